@@ -2,7 +2,7 @@
 
 The lines of each kind of handler, and a flood of them, are proved by `test_log_publisher.py` and
 `test_log_buffer.py` in `services/agent/tests`; how they are shown by
-`services/console/tests/command/test_job_logs.py`.
+`services/console/tests/command/test_jobs.py`.
 """
 
 from pathlib import Path

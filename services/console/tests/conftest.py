@@ -1,15 +1,18 @@
 """The command is tested as people use it: by its words, its answers and its exit codes."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.stand_in import stand_in
+from tests.store_access import on_store
 from typer.testing import CliRunner, Result
 
 from warrener.command.app import app
 from warrener_client.testing import StandIn
+from warrener_store import Store
+from warrener_store.jobs.rows import JobRow, Save
 
 Run = Callable[..., Result]
 
@@ -53,6 +56,17 @@ def store_url(here: Path, request: pytest.FixtureRequest) -> str:
     """A store with tables and nothing in them, of either kind."""
     assert here.is_dir()
     return str(request.getfixturevalue(f"{request.param}_store_url"))
+
+
+def put_jobs(url: str, *rows: JobRow, saves: Sequence[Save] = ()) -> None:
+    """Store jobs, and then these changes of them."""
+
+    async def put(store: Store) -> None:
+        await store.insert_jobs(rows)
+        for save in saves:
+            await store.save_jobs([save])
+
+    on_store(url, put)
 
 
 @pytest.fixture

@@ -1,17 +1,29 @@
-"""One search finds what people have: an id, a key, an argument, a part of a name. Its three faces agree."""
+"""One search finds what people have: an id, a key, an argument, a part of a name. Its faces agree."""
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Any, get_args
+from uuid import UUID
 
 import pytest
+from services.console.tests.conftest import Run, put_jobs
 from services.console.tests.web.conftest import NO_BROKER, browser_on
-from tests.store_access import on_store
-from tests.store_rows import after, died, job_type_row, parked_message, queued_job, schedule_row
-from typer.testing import Result
+from tests.store_access import on_store, opened_store
+from tests.store_rows import (
+    NOON,
+    after,
+    died,
+    job_type_row,
+    parked_message,
+    queued_job,
+    schedule_row,
+    waiting_job,
+)
 
 from warrener.context import ResolvedEndpoints
+from warrener.operations.job_search import JobSearch, find_jobs
 from warrener.operations.masking import Masker
 from warrener.operations.search import MAX_JOBS, Hit, Kind, compare, excerpt, rank
 from warrener.web.console import open_console
@@ -19,9 +31,9 @@ from warrener.web.settings import ConsoleSettings
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.schedule_rules import CronRule
-from warrener_store import Store
+from warrener_store import Store, UnknownJob
+from warrener_store.jobs.rows import JobFilter, JobRow
 
-Run = Callable[..., Result]
 HOSTILE = "<script>alert(1)</script>"
 KEYED = queued_job(idempotency_key="invoice-17", arguments={"amount": 3}, accepted_at=after(1))
 OWN = queued_job(job_id=job_id_of("shop", "order-18"), source="shop", accepted_at=after(2))
@@ -149,11 +161,9 @@ def test_hidden_values_are_not_found(filled_url: str) -> None:
 def test_an_old_job_is_found_by_id_and_key_and_the_answer_names_what_it_did_not_compare(
     filled_url: str, run: Run
 ) -> None:
-    async def add_newer(store: Store) -> None:
-        rows = [queued_job(arguments={"n": n}, accepted_at=after(10 + n)) for n in range(2 * MAX_JOBS)]
-        await store.insert_jobs(rows)
-
-    on_store(filled_url, add_newer)
+    put_jobs(
+        filled_url, *(queued_job(arguments={"n": n}, accepted_at=after(10 + n)) for n in range(2 * MAX_JOBS))
+    )
     for text in ("invoice-17", str(KEYED.job_id), str(KEYED.job_id)[-8:]):
         assert str(KEYED.job_id) in run("find", text, "--store", filled_url).stdout, text
     lost = run("find", "2013-05-01", "--store", filled_url)
@@ -223,3 +233,64 @@ def test_a_long_value_is_shown_around_its_text() -> None:
     assert long.endswith("y…")
     assert len(long) < 130
     assert compare("straße", "STRASSE 7") == "beginning"
+
+
+@pytest.fixture
+async def store(sqlite_store_url: str) -> AsyncIterator[Store]:
+    async with opened_store(sqlite_store_url) as opened:
+        yield opened
+
+
+def search(**fields: object) -> JobSearch:
+    """A search for jobs of one queue, which no index selects."""
+    which = JobFilter(limit=10_000, **fields)  # type: ignore[arg-type] # its fields
+    return JobSearch(which, lambda row: row.queue == "loading")
+
+
+async def put(store: Store, seconds: Sequence[float]) -> list[UUID]:
+    """Jobs that were accepted so many seconds after noon; their ids, the newest first."""
+    rows: list[JobRow] = []
+    for number, second in enumerate(seconds):
+        make = queued_job if number % 2 else waiting_job
+        rows.append(
+            make(queue="loading", job_type=f"type.{number % 3}", accepted_at=after(second), requested_at=NOON)
+        )
+    for first in range(0, len(rows), 500):
+        await store.insert_jobs(rows[first : first + 500])
+    return [row.job_id for row in sorted(rows, key=lambda row: (row.accepted_at, row.job_id), reverse=True)]
+
+
+async def test_jobs_that_are_years_apart_are_found(store: Store) -> None:
+    year = timedelta(days=365).total_seconds()
+    ids = await put(store, [0, -1, -3600, -86_400, -300 * 86_400, -3 * year, -20 * year])
+    found = await find_jobs(store, search())
+    assert [row.job_id for row in found.rows] == ids
+    assert found.is_complete
+    recent = await find_jobs(store, search(accepted_from=after(-2 * 86_400), accepted_until=after(-0.5)))
+    assert [row.job_id for row in recent.rows] == ids[1:4]
+
+
+async def test_more_jobs_of_one_moment_than_a_page_are_each_found_once(store: Store) -> None:
+    ids = await put(store, [0.0] * 1200 + [-50.0] * 30)
+    found = await find_jobs(store, search())
+    assert [row.job_id for row in found.rows] == ids
+
+
+async def test_a_search_goes_on_where_it_has_ended(store: Store) -> None:
+    ids = await put(store, [-7.0 * number for number in range(50)])
+    found: list[UUID] = []
+    before: UUID | None = None
+    while True:
+        part = await find_jobs(store, search(before=before), max_examined=20)
+        found += [row.job_id for row in part.rows]
+        assert part.is_complete == (len(part.rows) < 20)
+        if part.before is None:
+            break
+        before = part.before
+    assert found == ids
+
+
+async def test_a_search_behind_no_job_is_refused(store: Store) -> None:
+    with pytest.raises(UnknownJob):
+        await find_jobs(store, search(before=UUID(int=1)))
+    assert (await find_jobs(store, search())).rows == []

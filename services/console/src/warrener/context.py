@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from warrener.errors import BrokerUnreachable, CommandError, ExitCode, credentials_error, os_error_text
+from warrener.errors import BrokerUnreachable, UsageError, credentials_error, os_error_text
 from warrener_runtime.running_up import Endpoints, announce_use, find_running_up
 from warrener_runtime.secrets import mask
 
@@ -63,7 +63,6 @@ def copyable_broker_url(url: str) -> str:
 
 
 def resolve_namespace() -> str:
-    """The namespace of the settings."""
     return _settings().namespace
 
 
@@ -94,9 +93,7 @@ def _parse_management_option(management: str | None) -> str | None:
     try:
         return validate_management_url(management) if management else None
     except ValueError as error:
-        raise CommandError(
-            f"--management: expected {error}, got {mask(management or '')!r}", code=ExitCode.USAGE
-        ) from error
+        raise UsageError(f"--management: expected {error}, got {mask(management or '')!r}") from error
 
 
 def _settings() -> "CommandSettings":
@@ -106,11 +103,10 @@ def _settings() -> "CommandSettings":
     try:
         return load(CommandSettings)
     except SettingsError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
+        raise UsageError(str(error)) from error
 
 
 def run(body: Coroutine[Any, Any, T]) -> T:
-    """Run a command's body and return its result."""
     import asyncio  # noqa: PLC0415 - not to show help
 
     from warrener_runtime import logs  # noqa: PLC0415 - as above
@@ -186,10 +182,9 @@ def parse_broker_urls(url: str) -> "list[Address]":
     try:
         return parse_addresses(url)
     except ValueError as error:
-        raise CommandError(
+        raise UsageError(
             f"expected a broker's URL like amqp://host:5672/vhost, got {mask(url)} ({error})",
             do="correct --broker or WARRENER_BROKER_URL",
-            code=ExitCode.USAGE,
         ) from error
 
 

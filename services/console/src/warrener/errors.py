@@ -45,6 +45,13 @@ class CommandError(Exception):
         super().__init__(f"{sentence}; {do}" if do else sentence)
 
 
+class UsageError(CommandError):
+    """The caller has made a mistake. The API answers with status 400."""
+
+    def __init__(self, sentence: str, *, do: str | None = None) -> None:
+        super().__init__(sentence, do=do, code=ExitCode.USAGE)
+
+
 class NothingFound(CommandError):
     """Nothing has this name. The API answers with status 404."""
 
@@ -104,7 +111,10 @@ def find_failures(error: Exception) -> list[CommandError]:
         return _client_failures(error)
     if "warrener_runtime" in packages:
         from warrener_runtime.bus import BusError  # noqa: PLC0415 - see above
+        from warrener_runtime.settings import SettingsError  # noqa: PLC0415
 
+        if isinstance(error, SettingsError):
+            return [UsageError(str(error))]
         return [CommandError(str(error), code=ExitCode.UNREACHABLE)] if isinstance(error, BusError) else []
     if "warrener_devservers" in packages:
         from warrener_devservers import ServerError  # noqa: PLC0415 - see above
@@ -164,7 +174,7 @@ def store_error(error: "StoreError") -> CommandError:
                 do = f"go to the folder of `warrener up`, or name a store with {_STORE_SETTING}"
             return CommandError(sentence, do=do, code=ExitCode.UNREACHABLE)
         advice = do.replace("WARRENER_STORE_URL", _STORE_SETTING)
-        return CommandError(sentence, do=advice, code=ExitCode.USAGE)
+        return UsageError(sentence, do=advice)
     sentence = mask(str(error)).removesuffix(AGAIN)
     return CommandError(sentence, do=_store_advice(error), code=ExitCode.UNREACHABLE)
 
@@ -183,7 +193,6 @@ def _store_advice(error: "StoreError") -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and its causes, the newest first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

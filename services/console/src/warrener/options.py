@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, UsageError
 
 if TYPE_CHECKING:  # a command imports what its options need: pydantic is large, and help needs none of it
     from warrener_client import JobSpec
@@ -38,33 +38,33 @@ def parse_seconds(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there.")]
+def option(names: str, about: str, metavar: str | None = None, **settings: Any) -> Any:
+    """Describe an option of a command: its names with spaces between, its help and the word for its value."""
+    return typer.Option(*names.split(), help=about, metavar=metavar, **settings)
+
+
+Json = Annotated[bool, option("--json", "JSON on stdout, and nothing else there.")]
 Broker = Annotated[
     str | None,
-    typer.Option(
-        "--broker",
-        metavar="URL",
-        help="Broker (default: that of `warrener up` in this folder, else WARRENER_BROKER_URL).",
-        show_default=False,
+    option(
+        "--broker", "Broker (default: that of `warrener up` in this folder, else WARRENER_BROKER_URL).", "URL"
     ),
 ]
 Management = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--management",
-        metavar="URL",
-        help="Management API of the broker, which lists bindings (default: WARRENER_MANAGEMENT_URL, else "
+        "Management API of the broker, which lists bindings (default: WARRENER_MANAGEMENT_URL, else "
         "port 15672 beside the broker).",
-        show_default=False,
+        "URL",
     ),
 ]
 Store = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--store",
-        metavar="URL",
-        help="State store (default: that of `warrener up` in this folder, else WARRENER_STORE_URL).",
-        show_default=False,
+        "State store (default: that of `warrener up` in this folder, else WARRENER_STORE_URL).",
+        "URL",
     ),
 ]
 JobId = Annotated[
@@ -82,25 +82,20 @@ Modules = Annotated[
     typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
 ]
 ScheduleNames = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")]
-Limit = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows, the newest first.")
-]
-By = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Author of the command (default user@host).")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
+Limit = Annotated[int, option("--limit -n", "Maximum number of rows, the newest first.", min=1, max=10_000)]
+By = Annotated[str | None, option("--by", "Author of the command (default user@host).", "NAME")]
+Yes = Annotated[bool, option("--yes -y", "No confirmation prompt.")]
 NoWait = Annotated[
-    bool,
-    typer.Option("--no-wait", help="Return once the broker has the command; a service carries it out later."),
+    bool, option("--no-wait", "Return once the broker has the command; a service carries it out later.")
 ]
 DEFAULT_REPLY_TIMEOUT = 10.0
 ReplyTimeout = Annotated[
     float,
-    typer.Option(
+    option(
         "--timeout",
+        "Time to wait for the service's reply (default 10s); it carries the command out later too.",
+        "SPAN",
         parser=parse_seconds,
-        metavar="SPAN",
-        help="Time to wait for the service's reply (default 10s); it carries the command out later too.",
         show_default=False,
     ),
 ]
@@ -136,10 +131,9 @@ def confirm(question: str, consequence: str, look: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(
+        raise UsageError(
             f"expected --yes without a terminal to confirm at, got none: {consequence}",
             do=f"look with {look}, then add --yes",
-            code=ExitCode.USAGE,
         )
     typer.confirm(question, abort=True, err=True)
 
@@ -152,7 +146,7 @@ def report_invalid_fields() -> Generator[None]:
     try:
         yield
     except ValidationError as error:
-        raise CommandError(field_problem(error.errors()[0]), code=ExitCode.USAGE) from error
+        raise UsageError(field_problem(error.errors()[0])) from error
 
 
 def field_problem(found: Mapping[str, Any], *within: str) -> str:
@@ -202,10 +196,9 @@ def _arguments_object(text: str, what: str) -> "JsonObject":
 def _pair(word: str) -> tuple[str, Any]:
     key, equals, value = word.partition("=")
     if not equals or not key:
-        raise CommandError(
+        raise UsageError(
             f"expected key=value or one JSON object, got {word!r}",
             do="""write path=a.csv rows=3, or '{"path": "a.csv", "rows": 3}'""",
-            code=ExitCode.USAGE,
         )
     return key, json_or_text(value)
 
@@ -222,9 +215,9 @@ def _json_object(text: str, expected: str, do: str) -> dict[str, Any]:
     try:
         found: object = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{expected}, got {text[:60]!r}: {error}", do=do, code=ExitCode.USAGE) from None
+        raise UsageError(f"{expected}, got {text[:60]!r}: {error}", do=do) from None
     if not isinstance(found, dict):
-        raise CommandError(f"{expected}, got {text[:60]!r}", do=do, code=ExitCode.USAGE)
+        raise UsageError(f"{expected}, got {text[:60]!r}", do=do)
     return cast("dict[str, Any]", found)
 
 
@@ -261,9 +254,9 @@ def parse_policy_options(
     from warrener_contracts.policy import PolicyOverrides, find_unknown_field  # noqa: PLC0415 - as above
 
     if wrong := find_unknown_field(chosen):
-        raise CommandError(wrong, do=_POLICY_EXAMPLE, code=ExitCode.USAGE)
+        raise UsageError(wrong, do=_POLICY_EXAMPLE)
     try:
         return PolicyOverrides.model_validate(chosen)
     except ValidationError as error:
         problems = "; ".join(field_problem(one, "policy") for one in error.errors(include_url=False))
-        raise CommandError(problems, do=_POLICY_EXAMPLE, code=ExitCode.USAGE) from None
+        raise UsageError(problems, do=_POLICY_EXAMPLE) from None

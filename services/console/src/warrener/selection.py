@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from warrener.errors import CommandError, ExitCode, NothingFound
+from warrener.errors import ExitCode, NothingFound, UsageError
 
 if TYPE_CHECKING:
     from warrener.context import ResolvedEndpoints
@@ -52,10 +52,9 @@ async def search_job(store: "StateStore", text: str) -> "JobRow | None":
         return named[0] if named else None
     more = "at least " if len(named) > _MAX_CANDIDATES else ""
     lines = "".join(f"\n  {row.job_id}  {row.state.value}  {row.job_type}" for row in named[:_MAX_CANDIDATES])
-    raise CommandError(
+    raise UsageError(
         f"expected one job with an id like {text!r}, got {more}{len(named)}:{lines}",
         do="give one of these ids",
-        code=ExitCode.USAGE,
     )
 
 
@@ -69,7 +68,6 @@ async def find_job_id(store: "StateStore", text: str) -> UUID:
 
 
 def as_uuid(text: str) -> UUID | None:
-    """The id, if the text is a whole one."""
     try:
         return UUID(text)
     except ValueError:
@@ -98,7 +96,6 @@ async def hint_at_job_type(endpoints: "ResolvedEndpoints", name: str) -> str:
 
 
 async def find_schedule(store: "Store", name: str) -> "ScheduleRow":
-    """Find a schedule by its name. Raises CommandError."""
     return (await find_schedules(store, [name]))[name]
 
 

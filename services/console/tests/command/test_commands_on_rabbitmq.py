@@ -1,21 +1,19 @@
 """Commands on a real broker, answered by a stand-in for the services."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from services.console.tests.conftest import Run
 from tests.acceptance.warren import until
 from tests.broker_access import count_messages, delete_queues, on_broker
 from tests.stand_in import stand_in
-from typer.testing import Result
 
 from warrener_client.testing import StandIn
 from warrener_contracts.topology import REQUESTS_QUEUE
 
-Run = Callable[..., Result]
 UNKNOWN = "01936f2e-8a3b-7c4d-9e5f-0123456789ab"
 
 

@@ -1,21 +1,19 @@
 """`warrener dead-letters`: lists, causes, pages and redrives, from what the store holds."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from services.console.tests.conftest import Run
 from tests.store_access import on_store
 from tests.store_rows import NOON, died, queued_job, redrive_row
-from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store import Store
 from warrener_store.dead_letters.rows import DeadLetterState, DeadLetterTransition, JournalEntry, RedriveState
 from warrener_store.jobs.rows import JobRow
 
-Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
 CAUSE = "0123456789ab"
 HEIR = uuid4()
@@ -107,17 +105,19 @@ def test_redrives_are_listed_with_their_journals(run: Run, store_url: str, dead:
     assert run("dead-letters", "redrives", "zzzz", *where).exit_code == 1
 
 
-def test_a_selection_is_required(run: Run, store_url: str) -> None:
-    for command in ("redrive", "drop"):
-        result = run(
-            "dead-letters", command, *(("--reason", "x") if command == "drop" else ()), "--store", store_url
-        )
+def test_a_drop_needs_a_selection_a_reason_and_yes_and_until_then_shows_the_causes(
+    run: Run, store_url: str, dead: list[JobRow]
+) -> None:
+    where = ("--store", store_url)
+    for words in (("redrive",), ("drop", "--reason", "x")):
+        result = run("dead-letters", *words, *where)
         assert result.exit_code == 2
         assert "expected a selection of dead letters, got none" in result.stderr
-
-
-def test_a_drop_without_yes_only_shows_the_causes(run: Run, store_url: str, dead: list[JobRow]) -> None:
-    words = ("dead-letters", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
-    shown = json.loads(run(*words, "--json").stdout)
-    assert (shown["total"], shown["groups"][0]["fingerprint"]) == (1, CAUSE)
-    assert "nothing was done; to drop these 1: --yes" in run(*words).stderr
+    drop = ("dead-letters", "drop", str(dead[1].job_id), *where)
+    for more in (("--reason", "x"), ("--dry-run",)):
+        shown = json.loads(run(*drop, *more, "--json").stdout)
+        assert (shown["total"], shown["groups"][0]["fingerprint"]) == (1, CAUSE)
+        assert "nothing was done; to drop these 1: --yes" in run(*drop, *more).stderr
+    for confirmed in ((), ("--yes",)):
+        result = run(*drop, *confirmed)
+        assert (result.exit_code, "expected --reason, got none" in result.stderr) == (2, True)

@@ -1,23 +1,29 @@
-"""Help teaches: every command says what it is for and shows how it is used."""
+"""Help and the reference teach each command; a call imports what its own needs, and ends with its reader."""
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from services.console.tests.conftest import Run, put_jobs
+from tests.store_rows import queued_job, succeeded
 from typer.core import TyperGroup
 from typer.main import get_group
-from typer.testing import Result
 
 from warrener.command.app import app
+from warrener.command.tree import WORDS
+from warrener.errors import ExitCode
+from warrener.web.site import NOUNS
 
 GROUP = get_group(app)
 COMMANDS = sorted(GROUP.commands)
-WORDS = [
+CALLS = [
     f"{name} {word}"
     for name, group in sorted(GROUP.commands.items())
     if isinstance(group, TyperGroup)
@@ -26,22 +32,20 @@ WORDS = [
 ]
 
 
-def test_without_a_command_it_shows_them_all(run: Callable[..., Result]) -> None:
+def test_without_a_command_it_shows_them_all(run: Run) -> None:
     result = run()
     assert all(f" {command} " in result.output for command in COMMANDS)
     assert run("--version").stdout.startswith("warrener 1.")
 
 
-def test_what_is_not_a_command_is_a_usage_error(run: Callable[..., Result]) -> None:
+def test_what_is_not_a_command_is_a_usage_error(run: Run) -> None:
     result = run("jbs")
     assert result.exit_code == 2
     assert "jbs" in result.output
 
 
-@pytest.mark.parametrize("words", [*COMMANDS, *WORDS])
-def test_help_is_for_people_and_shows_examples_of_each_command(
-    run: Callable[..., Result], words: str
-) -> None:
+@pytest.mark.parametrize("words", [*COMMANDS, *CALLS])
+def test_help_is_for_people_and_shows_examples_of_each_command(run: Run, words: str) -> None:
     shown = run(*words.split(), "-h")
     assert shown.exit_code == 0
     assert f"$ warrener {words}" in shown.stdout
@@ -49,7 +53,7 @@ def test_help_is_for_people_and_shows_examples_of_each_command(
     assert "[[" not in shown.stdout, "an argument has one pair of brackets"
 
 
-@pytest.mark.parametrize("words", [*COMMANDS, *WORDS])
+@pytest.mark.parametrize("words", [*COMMANDS, *CALLS])
 def test_examples_are_calls_that_the_command_takes(words: str) -> None:
     command: Any = GROUP
     for word in words.split():
@@ -86,3 +90,207 @@ def test_a_shell_completes_what_is_typed(line: str, expected: set[str]) -> None:
         env={**os.environ, **variables},
     )
     assert expected == set(done.stdout.split()), done.stderr
+
+
+SERVICES = ("icalendar", "warrener_devservers", "warrener_scheduler", "warrener_agent")
+NEVER = (*SERVICES, "structlog", "opentelemetry.sdk", "jsonschema_rs", "pydantic_settings")
+STORE = ("warrener_store.store", "warrener_store.opening", "aiosqlite", "asyncpg")
+MODELS = ("pydantic", "warrener_contracts.events")
+ALL_EVENTS = ("warrener_contracts.registry", "warrener_contracts.events.agents")
+WHOLE_STORE = (
+    "warrener_store.store",
+    "warrener_store.sqlite",
+    "warrener_store.postgres",
+    "warrener_store.jobs.sqlite",
+)
+AGGREGATES = ("agents", "dead_letters", "incidents", "jobs", "logs", "parked", "retention", "schedules")
+ROWS = {f"warrener_store.{name}.rows" for name in AGGREGATES}
+BROKER = ("warrener_amqp", "warrener_runtime.bus", "urllib.request")
+EVENT = "warrener_contracts.events.envelope"
+SCHEDULES = "warrener_contracts.schedule_rules"
+PROGRAM = """
+import json, os, sys
+from warrener.__main__ import main
+for words in json.loads(sys.argv.pop(1)):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit:
+        pass
+sys.stderr.write("\\n" + json.dumps(sorted(sys.modules)))
+"""
+
+
+def modules_after(*calls: str, folder: Path) -> set[str]:
+    """The modules that one process has imported after these calls of the command."""
+    arguments = json.dumps([call.split() for call in calls])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, arguments], capture_output=True, text=True, check=True, cwd=folder
+    )
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_help_imports_no_client_and_no_store_and_models_only_for_the_verbs_made_of_them(
+    tmp_path: Path,
+) -> None:
+    of_nouns = {"cancel", "find", "job", *((noun.command or noun.word).split()[0] for noun in NOUNS)}
+    made = modules_after(*(f"{word} --help" for word in of_nouns), folder=tmp_path)
+    assert made.isdisjoint({*NEVER, *STORE, *ALL_EVENTS, "warrener_client"})
+    words = [word.name for word in WORDS if word.name not in of_nouns]
+    calls = ["--help", "--version", *(f"{word} --help" for word in words)]
+    loaded = modules_after(*calls, folder=tmp_path)
+    assert {f"warrener.command.{name}" for name in ("doctor", "services")} < loaded
+    wrong = {*NEVER, *STORE, *MODELS, "warrener_client"}
+    assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
+
+
+def test_the_list_of_all_commands_imports_none_of_them(tmp_path: Path) -> None:
+    loaded = modules_after("--help", "", "-h", "--version", "jbs", folder=tmp_path)
+    commands = {name for name in loaded if name.startswith("warrener.command.")}
+    assert commands == {"warrener.command.tree"}
+    assert "asyncio" not in loaded
+
+
+@pytest.mark.parametrize(
+    ("call", "unwanted"),
+    [
+        ("jobs --store {sqlite}", ("asyncpg", "warrener_client", "warrener.explanations", *ALL_EVENTS)),
+        ("job 01 --store {sqlite}", ("asyncpg", "warrener_client", "warrener.explanations", *ALL_EVENTS)),
+        ("request a.b --broker {nowhere}", (*STORE, *ALL_EVENTS)),
+        ("jobs --store postgresql://127.0.0.1:1/store", ("aiosqlite", "warrener_client", *ALL_EVENTS)),
+    ],
+)
+def test_a_command_imports_only_its_own(
+    call: str, unwanted: tuple[str, ...], sqlite_store_url: str, tmp_path: Path
+) -> None:
+    words = call.format(sqlite=sqlite_store_url, nowhere="amqp://127.0.0.1:1/")
+    loaded = modules_after(words, folder=tmp_path)
+    wrong = {*unwanted, *NEVER}
+    assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "rows", "also"),
+    [
+        ("jobs", {"jobs"}, ()),
+        ("jobs --json", {"jobs"}, ()),
+        ("find x", {"agents", "jobs", "parked", "schedules"}, (SCHEDULES,)),
+        ("jobs --state rejected", {"jobs", "parked"}, (EVENT,)),
+        ("job {job}", {"agents", "dead_letters", "jobs"}, (EVENT,)),
+        ("trace {job}", {"agents", "jobs"}, ()),
+        ("explain {job}", {"agents", "dead_letters", "jobs"}, ()),
+        ("agents", {"agents"}, ()),
+        ("audit", set[str](), ()),
+        ("job-types", {"agents", "jobs"}, ()),
+        ("dead-letters", {"agents", "dead_letters", "jobs"}, (EVENT,)),
+        ("parked", {"parked"}, (EVENT,)),
+        ("breaker list", {"agents", "jobs"}, ()),
+        ("escalation list", {"incidents"}, ()),
+        ("schedule list", {"schedules"}, (SCHEDULES,)),
+        ("schedule export", {"schedules"}, (SCHEDULES,)),
+        ("doctor", {"agents", "dead_letters", "incidents", "jobs", "parked"}, BROKER),
+    ],
+)
+def test_a_read_imports_the_rows_that_it_shows(
+    call: str, rows: set[str], also: tuple[str, ...], sqlite_store_url: str, tmp_path: Path
+) -> None:
+    """A job that is over, so that the broker has nothing to say about it."""
+    row = queued_job()
+    put_jobs(sqlite_store_url, row, saves=[succeeded(row)])
+    broker = " --broker amqp://127.0.0.1:1/" if call.split(maxsplit=1)[0] in {"doctor", "explain"} else ""
+    loaded = modules_after(
+        f"{call.format(job=row.job_id)} --store {sqlite_store_url}{broker}", folder=tmp_path
+    )
+    assert loaded & ROWS <= {f"warrener_store.{name}.rows" for name in rows}
+    elsewhere = {*WHOLE_STORE, *BROKER, *ALL_EVENTS, EVENT, SCHEDULES, "asyncpg", "warrener_client"}
+    wrong = (elsewhere | {*NEVER}) - {*also}
+    assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
+
+
+def test_help_lists_each_command_as_it_is() -> None:
+    group = get_group(app)
+    shown = {
+        (name, getattr(command, "rich_help_panel", None), (command.help or "").split("\n\n")[0])
+        for name, command in group.commands.items()
+    }
+    assert shown == {*WORDS}
+
+
+@pytest.mark.parametrize("service", ["warrener_agent", "warrener_scheduler", "warrener_supervisor"])
+def test_a_service_has_built_all_events_when_it_is_imported(service: str) -> None:
+    """The command builds those that it uses; a service would build them while messages wait."""
+    program = (
+        f"import {service}.wiring; from warrener_contracts.registry import RELEASED; "
+        "print(*(kind.__name__ for kind in RELEASED if not kind.__pydantic_complete__))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("arguments", [("doctor",), ("doctor", "--json"), ("jobs", "--json"), ("agents",)])
+def test_a_command_ends_quietly_when_its_reader_has_gone(
+    here: Path, vhost_url: str, arguments: tuple[str, ...]
+) -> None:
+    environment = os.environ | {
+        "WARRENER_BROKER_URL": vhost_url,
+        "WARRENER_STORE_URL": f"sqlite:///{here}/state.db",
+    }
+    warrener = (sys.executable, "-m", "warrener")
+    subprocess.run([*warrener, "migrate"], env=environment, check=True, capture_output=True)
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [*warrener, *arguments],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    nothing_to_print = arguments == ("agents",)
+    assert ended.returncode == (0 if nothing_to_print else 141), ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert len(ended.stderr.splitlines()) <= 1
+
+
+REFERENCE = Path(__file__).parents[4] / "docs" / "reference" / "command.md"
+SHELL = {"--install-completion", "--show-completion", "--help"}
+
+
+def test_every_command_and_option_is_documented_and_nothing_else() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    commands = get_group(app).commands
+    assert set(re.findall(r"`warrener ([a-z][a-z-]*)", text)) == {
+        name for name, each in commands.items() if not each.hidden
+    }
+    known = {option for command in _all(get_group(app)) for each in command.params for option in each.opts}
+    written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+    assert {option for option in known if option.startswith("--")} - written - SHELL == set()
+    assert written - known - SHELL - {"--version"} == set()
+
+
+def _all(group: TyperGroup) -> Iterator[Any]:
+    """The commands, and those within groups such as `warrener breaker`."""
+    for command in group.commands.values():
+        yield command
+        if isinstance(command, TyperGroup):
+            yield from _all(command)
+
+
+def test_every_command_of_a_group_is_documented() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    groups = {
+        name: each
+        for name, each in get_group(app).commands.items()
+        if isinstance(each, TyperGroup) and not each.hidden
+    }
+    for name, group in groups.items():
+        assert {word for word in group.commands if f"`warrener {name} {word}" not in text} == set()
+
+
+def test_every_exit_code_is_documented() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [
+        code.value for code in ExitCode
+    ]

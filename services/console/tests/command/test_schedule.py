@@ -1,26 +1,27 @@
 """`warrener schedule`: commands go through the broker, queries to the store."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from services.console.tests.conftest import Run
 from tests.broker_access import take_events
 from tests.store_access import on_store
-from tests.store_rows import schedule_row, tick_row
-from typer.testing import Result
+from tests.store_rows import changed, running_job, schedule_row, tick_row
 
 from warrener_client.testing import StandIn
 from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.schedule_words import MisfirePolicy
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_store import Store
 
-Run = Callable[..., Result]
 PUT_AT = datetime.now(UTC) - timedelta(hours=1)
 
 
@@ -29,15 +30,9 @@ def stored_schedule(store_url: str) -> str:
     """The name of a schedule with two rows in its tick history."""
 
     async def fill(store: Store) -> None:
-        nightly = schedule_row(
-            "nightly",
-            CronRule(expression="30 2 * * *"),
-            put_at=PUT_AT,
-            timezone="Europe/Berlin",
-            next_at=PUT_AT,
-            wake_at=PUT_AT,
-        )
-        await store.put_schedules([nightly])
+        at: dict[str, Any] = dict.fromkeys(("put_at", "next_at", "wake_at"), PUT_AT)
+        rule = CronRule(expression="30 2 * * *")
+        await store.put_schedules([schedule_row("nightly", rule, timezone="Europe/Berlin", **at)])
         fired = tick_row("nightly", PUT_AT, TickStatus.FIRED, job_id=uuid4())
         later = PUT_AT + timedelta(minutes=1)
         skipped = tick_row("nightly", later, TickStatus.SKIPPED, reason="the schedule is paused")
@@ -80,17 +75,10 @@ overdue_after = "5m"
 
 
 def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost_url: str) -> None:
-    words = (
-        "path={{ tick.local_at | %Y-%m-%d }}.csv",
-        "--cron",
-        "@daily",
-        "--misfire",
-        "all",
-        "--queue",
-        "fast",
-    )
+    path = "{{ tick.local_at | %Y-%m-%d }}.csv"
+    words = (f"path={path}", *["--cron", "@daily", "--misfire", "all", "--queue", "fast"])
     made = put_file(run, here, vhost_url, RULE_FILE, *words)
-    assert made.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
+    assert made.arguments == {"path": path}
     assert (made.timezone, made.queue) == ("Europe/Berlin", "fast")
     assert made.policy == PolicyOverrides(max_attempts=3)
     assert made.choices == ScheduleChoices(
@@ -291,3 +279,54 @@ def test_a_command_without_a_scheduler_is_stored_by_the_broker(run: Run, vhost_u
     assert "warrener doctor" in result.stderr
     (event,) = published_events(vhost_url)
     assert getattr(event, "type", "") == "schedule.pause_requested.v1"
+
+
+NOW = datetime.now(UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequence[timedelta] = ()) -> None:
+    """A schedule with the jobs of its last ticks, which had these durations."""
+
+    async def fill(store: Store) -> None:
+        row = schedule_row(name, rule, put_at=NOW, timezone=timezone, next_at=NOW, wake_at=NOW)
+        await store.put_schedules([row])
+        jobs = [running_job() for _ in took]
+        ticks = [
+            tick_row(name, NOW + number * MINUTE, TickStatus.FIRED, decided_at=NOW, job_id=job.job_id)
+            for number, job in enumerate(jobs)
+        ]
+        await store.insert_jobs(jobs)
+        await store.save_jobs(
+            [
+                changed(job, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOW + span)
+                for job, span in zip(jobs, took, strict=True)
+            ]
+        )
+        await store.add_ticks(ticks)
+
+    on_store(store_url, fill)
+
+
+def test_lint_warns_of_schedules_for_people_and_for_scripts_and_ends_with_1_if_it_does(
+    run: Run, store_url: str
+) -> None:
+    keep(store_url, "nightly", {"kind": "cron", "expression": "30 2 * * *"}, "Europe/Berlin")
+    keep(store_url, "ping", {"kind": "interval", "every": 60}, took=[MINUTE / 2, 2 * MINUTE])
+    keep(store_url, "plain", {"kind": "interval", "every": 60}, took=[MINUTE / 2])
+    lint = ("schedule", "lint", "--store", store_url)
+    warned = run(*lint)
+    text = " ".join(warned.stdout.split())
+    assert "nightly skipped-hour: it ticks at a time that the clock skips" in text
+    assert "1 of its last 2 jobs took longer than the 60 s" in text
+    assert "plain" not in text
+    document = run(*lint, "nightly", "--json")
+    found = json.loads(document.stdout)
+    kinds = [("nightly", "repeated-hour"), ("nightly", "skipped-hour")]
+    assert [(one["schedule"], one["kind"]) for one in found] == kinds
+    assert found[1]["dates"][0]["becomes"].endswith("03:30:00 CEST")
+    assert (warned.exit_code, document.exit_code) == (1, 1)
+    plain, empty, unknown = run(*lint, "plain"), run(*lint, "plain", "--json"), run(*lint, "unknown")
+    assert (plain.exit_code, "nothing to warn of in 1 schedule" in plain.stderr) == (0, True)
+    assert (empty.exit_code, json.loads(empty.stdout)) == (0, [])
+    assert (unknown.exit_code, "got 'unknown'" in unknown.stderr) == (2, True)

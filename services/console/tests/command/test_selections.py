@@ -1,54 +1,45 @@
-"""Verbs over many things show what they would do before they do it, and name what they have done."""
+"""Verbs over many things show what they would do before; options of policies are read; typos get hints."""
 
 import json
-from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from services.console.tests.conftest import Run, put_jobs
 from tests.stand_in import stand_in
 from tests.store_access import on_store
-from tests.store_rows import (
-    agent_row,
-    job_type_row,
-    parked_message,
-    queued_job,
-    running_job,
-    succeeded,
-    waiting_job,
-)
-from typer.testing import Result
+from tests.store_rows import agent_row, job_type_row, queued_job, running_job, succeeded, waiting_job
 
 from warrener.context import pick_endpoints
+from warrener.errors import CommandError
 from warrener.operations.jobs import NOT_OVER, CancelBody, select_jobs
 from warrener.operations.masking import Masker
 from warrener.operations.noun import Backend, Call, ListQuery
+from warrener.options import parse_policy_options
 from warrener.settings import CommandSettings
-from warrener_contracts.events import JobCancelRequested
+from warrener_client.testing import StandIn
+from warrener_contracts.events import Event, JobCancelRequested
+from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
 
-Run = Callable[..., Result]
 UNKNOWN = "01936f2e-8a3b-7c4d-9e5f-0123456789ab"
 
 
 @pytest.fixture
 def jobs(sqlite_store_url: str) -> dict[str, JobRow]:
-    """Jobs of two types, one of them over, a parked message, and the announced types."""
+    """Jobs of two types, one of them over, and the announced types."""
     rows = {
         "waiting": waiting_job(),
         "running": running_job(),
         "done": queued_job(),
         "mail": queued_job(job_type="mail.send", idempotency_key=UNKNOWN, arguments={"order": 17}),
     }
-
-    async def fill(store: Store) -> None:
-        await store.insert_jobs(list(rows.values()))
-        await store.save_jobs([succeeded(rows["done"])])
-        await store.park([parked_message(reason="not_json")])
-        await store.put_job_types([job_type_row(), job_type_row("mail.send")])
-
-    on_store(sqlite_store_url, fill)
+    put_jobs(sqlite_store_url, *rows.values(), saves=[succeeded(rows["done"])])
+    types = [job_type_row(), job_type_row("mail.send")]
+    on_store(sqlite_store_url, lambda store: store.put_job_types(types))
     return rows
 
 
@@ -77,7 +68,7 @@ def test_a_cancel_by_filters_shows_its_jobs_and_needs_yes(
         } == wanted
 
 
-def test_a_dry_run_of_ids_leaves_out_those_that_are_over(
+def test_a_dry_run_leaves_out_jobs_that_are_over_and_takes_the_filters_of_jobs(
     run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
 ) -> None:
     ids = [str(jobs[name].job_id)[-12:] for name in ("waiting", "done")]
@@ -86,12 +77,6 @@ def test_a_dry_run_of_ids_leaves_out_those_that_are_over(
         {"job_type": "flights.load", "state": "waiting", "jobs": 1},
         {"job_type": "", "state": "not requested yet", "jobs": 1},
     ]
-
-
-def test_filters_of_a_cancel_are_those_of_jobs(
-    run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
-) -> None:
-    assert jobs
     for words, total in (
         (("--argument", "order=17"), 1),
         (("--state", "waiting", "--state", "running"), 2),
@@ -115,6 +100,26 @@ def test_a_cancel_names_its_jobs_and_counts_none_before_a_reply(run: Run, vhost_
     with stand_in(vhost_url):
         replied = json.loads(run("cancel", UNKNOWN, *where).stdout)
     assert replied["details"] == {"job_id": UNKNOWN, "cancelled": 1, "refused": {}}
+
+
+def test_a_cancel_of_several_of_which_some_are_refused_lists_them_and_ends_with_4(
+    run: Run, vhost_url: str, sqlite_store_url: str
+) -> None:
+    over = str(uuid4())
+    words = ("cancel", UNKNOWN, over, "--broker", vhost_url, "--store", sqlite_store_url)
+
+    def refuse(event: Event[Any]) -> str | None:
+        return "expected a job that has not ended" if event.subject == over else None
+
+    with stand_in(vhost_url, refuse=refuse):
+        shown, document = run(*words), run(*words, "--json")
+    assert (shown.exit_code, document.exit_code) == (4, 4)
+    assert over in shown.stdout
+    assert UNKNOWN not in shown.stdout
+    assert "cancelled 1 of 2 jobs; 1 refused: expected a job that has not ended" in shown.stderr
+    answer = json.loads(document.stdout)
+    refused = {over: "expected a job that has not ended"}
+    assert (answer["accepted"], answer["details"]["refused"]) == (False, refused)
 
 
 def test_a_redrive_that_is_not_waited_for_names_its_id_for_scripts(
@@ -246,3 +251,62 @@ def test_a_folder_without_data_is_not_to_be_migrated(run: Run, here: Path, words
     assert "this folder has no data of `warrener up`" in shown
     assert "migrate" not in shown
     assert [*here.iterdir()] == []
+
+
+def test_flags_lie_over_the_json_and_without_either_there_are_no_overrides() -> None:
+    assert parse_policy_options(None) is None
+    text = json.dumps({"max_attempts": 2, "timeout": "30s", "backoff": {"first": "1m", "factor": 3}})
+    chosen = parse_policy_options(
+        text, max_attempts=8, max_age="2h", delays="5s, 1m,1h", retry_on=["requests.*"], no_retry_on=["Key*"]
+    )
+    assert chosen == PolicyOverrides(
+        max_attempts=8,
+        timeout=timedelta(seconds=30),
+        max_age=timedelta(hours=2),
+        backoff=Backoff(delays=(timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=1))),
+        retry_on=("requests.*",),
+        no_retry_on=("Key*",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "problem"),
+    [
+        ({"text": "soon"}, "expected --policy as a JSON object, got 'soon'"),
+        ({"text": "[1]"}, "expected --policy as a JSON object, got '[1]'"),
+        ({"text": '{"max_attemps": 3}'}, "policy: expected parts among backoff, max_age, "),
+        ({"text": '{"backoff": {"steps": 3}}'}, "policy.backoff: expected parts among delays, factor, "),
+        ({"text": '{"backoff": 3}'}, "policy.backoff: Input should be a valid dictionary"),
+        ({"max_attempts": 0}, "policy.max_attempts: Input should be greater than or equal to 1, got 0"),
+        ({"max_age": "soon"}, "policy.max_age: expected a duration"),
+        ({"delays": "1s,,1m"}, "policy.backoff.delays.1: expected a duration"),
+        ({"no_retry_on": [""]}, "policy.no_retry_on.0: String should have at least 1 character, got ''"),
+    ],
+    ids=str,
+)
+def test_what_no_policy_can_be_is_refused_by_its_part(chosen: dict[str, Any], problem: str) -> None:
+    text = chosen.pop("text", None)
+    with pytest.raises(CommandError) as refused:
+        parse_policy_options(text, **chosen)
+    assert problem in refused.value.sentence
+    assert refused.value.code == 2
+
+
+def test_a_request_carries_what_was_chosen(run: Run, vhost_url: str, warren: StandIn) -> None:
+    result = run(
+        "request", "hello.greet", "name=Ada", "--wait", "--broker", vhost_url,
+        "--max-attempts", "8", "--delays", "5s,1m", "--no-retry-on", "bank.*", "--no-retry-on", "KeyError",
+    )  # fmt: skip
+    assert result.exit_code == 0
+    policy = warren.requests[0].data.policy
+    assert policy is not None
+    assert (policy.max_attempts, policy.no_retry_on) == (8, ("bank.*", "KeyError"))
+    assert policy.backoff is not None
+    assert policy.backoff.delays == (timedelta(seconds=5), timedelta(minutes=1))
+
+
+def test_a_wrong_policy_is_a_wrong_use_and_nothing_is_sent(run: Run, vhost_url: str, warren: StandIn) -> None:
+    result = run("request", "hello.greet", "--policy", '{"max_attemps": 3}', "--broker", vhost_url)
+    assert result.exit_code == 2
+    assert "got max_attemps" in " ".join(result.stderr.split())
+    assert not warren.requests

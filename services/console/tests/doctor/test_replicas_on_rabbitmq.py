@@ -11,7 +11,7 @@ from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints
 from warrener.doctor.replicas import Node, QueueReplicas, compare_replicas
-from warrener.web.api.replicas import metrics
+from warrener.web.api.reads import metrics
 from warrener.web.console import open_console
 from warrener.web.settings import ConsoleSettings
 from warrener_devservers import ServerMissing

@@ -1,10 +1,14 @@
-"""A job as rows of bars: each wait names its cause, each attempt its end."""
+"""A job as rows of bars: each wait names its cause, each attempt its end, and long waits alone are folded."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
+from warrener.render.time_axis import FOLD_FACTOR, FoldedAxis, TimeSpan, fold_waits
 from warrener.render.waterfall import MAX_ATTEMPTS, Waterfall, WaterfallFacts, lay_out
 from warrener.render.waterfall_bars import BarLook, MarkKind, RowKind, WaitGroup, WaterfallRow
 from warrener_contracts.events import ErrorInfo, ErrorKind
@@ -89,6 +93,22 @@ def test_a_job_with_a_retry_and_a_lost_agent() -> None:
     )
 
 
+def test_a_repeated_error_is_written_once_and_then_named_by_its_attempt() -> None:
+    crashed = ErrorInfo(kind=ErrorKind.LOST, type="HandlerCrashed", message="killed by SIGSEGV in load()")
+    attempts = [
+        ended(number, AttemptOutcome.FAILED, (2 * number, 2 * number, 2 * number + 1), "", error)
+        for number, error in enumerate((crashed, crashed, DAMAGED, crashed), start=1)
+    ]
+    job = finished(JobState.DEAD, 10, attempt=4)
+    rows = lay_out(WaterfallFacts(row=job, attempts=attempts, now=after(99))).rows
+    assert [row.detail for row in rows if row.kind is RowKind.ATTEMPT] == [
+        "failed on a1: HandlerCrashed: killed by SIGSEGV in load()",
+        "failed on a1: HandlerCrashed: as attempt 1",
+        "failed on a1: Damaged: 7 columns",
+        "failed on a1: HandlerCrashed: as attempt 1",
+    ]
+
+
 def test_the_future_of_a_retry_is_planned() -> None:
     job = queued_job(
         state=JobState.RETRYING,
@@ -131,16 +151,12 @@ def test_a_silent_agent_leaves_a_ragged_end() -> None:
     assert row.bars[1].group is WaitGroup.SILENCE
 
 
-def test_the_wait_behind_a_breaker_is_named() -> None:
+def test_the_wait_behind_a_breaker_is_named_and_one_while_it_holds() -> None:
     attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), "not charged, held back: payments is open")]
     job = running_job(attempt=2, dispatched_at=after(60), started_at=after(61))
     wait = lay_out(WaterfallFacts(row=job, attempts=attempts, now=after(70))).rows[3]
     assert (wait.name, wait.bars[0].group) == ("breaker", WaitGroup.BLOCKED)
     assert "payments is open" in wait.detail
-
-
-def test_a_job_that_a_breaker_holds_has_one_wait_for_it() -> None:
-    attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), "not charged, held back: payments is open")]
     job = queued_job(
         state=JobState.RETRYING, attempt=2, dispatched_at=None, due_at=after(3), updated_at=after(3)
     )
@@ -206,3 +222,74 @@ def test_the_middle_of_many_attempts_shares_a_row() -> None:
         bar for row in waterfall.rows for bar in row.bars
     ]
     assert all(bar.look is not BarLook.PLANNED for row in whole.rows for bar in row.bars)
+
+
+def span_of(start: float, end: float, text: str = "") -> TimeSpan:
+    return TimeSpan(after(start), after(end), text)
+
+
+def test_a_wait_longer_than_five_times_the_work_is_folded() -> None:
+    axis = fold_waits(
+        NOON,
+        after(900),
+        [span_of(2, 6, "queue"), span_of(10, 850, "retry delay")],
+        [span_of(6, 10), span_of(850, 852)],
+    )
+    assert axis.folds == (span_of(10, 850, "14 min retry delay"),)
+    before, behind = axis.position(after(10)), axis.position(after(850))
+    assert behind - before < 0.13
+    assert axis.position(after(4)) - axis.position(after(2)) > 0.02
+
+
+def test_work_within_a_wait_and_the_present_are_never_folded() -> None:
+    axis = fold_waits(NOON, after(1000), [span_of(0, 1000, "delay")], [span_of(400, 401)], [after(700)])
+    assert [(fold.start, fold.end) for fold in axis.folds] == [
+        (NOON, after(400)),
+        (after(401), after(700)),
+        (after(700), after(1000)),
+    ]
+
+
+def test_without_work_nothing_is_folded() -> None:
+    assert fold_waits(NOON, after(1e6), [span_of(0, 1e6)], []).folds == ()
+
+
+moments = st.floats(0, 1e7).map(after)
+spans = st.tuples(moments, moments).map(lambda pair: TimeSpan(min(pair), max(pair), "wait"))
+
+
+@given(st.lists(spans, min_size=1, max_size=12), st.lists(spans, max_size=8), st.lists(moments, max_size=20))
+def test_later_is_never_left_of_earlier(
+    waits: list[TimeSpan], work: list[TimeSpan], looked_at: list[datetime]
+) -> None:
+    every = [*waits, *work]
+    axis = fold_waits(min(one.start for one in every), max(one.end for one in every), waits, work)
+    positions = [axis.position(moment) for moment in sorted(looked_at)]
+    assert positions == sorted(positions)
+    assert all(0 <= position <= 1 for position in positions)
+    assert axis.position(axis.start) == 0
+    assert axis.position(axis.end) == 1
+    limit = FOLD_FACTOR * sum((one.length for one in work), timedelta(0))
+    for fold in axis.folds:
+        assert fold.length > limit
+        assert not any(one.start < fold.end and fold.start < one.end for one in work)
+    assert all(one.end <= two.start for one, two in pairwise(axis.folds))
+
+
+@given(st.lists(spans, min_size=1, max_size=6), st.lists(spans, max_size=6), st.integers(1, 12))
+def test_ticks_stand_at_round_times_outside_of_folds(
+    waits: list[TimeSpan], work: list[TimeSpan], count: int
+) -> None:
+    every = [*waits, *work]
+    axis = fold_waits(min(one.start for one in every), max(one.end for one in every), waits, work)
+    ticks = axis.ticks(count)
+    assert len(ticks) <= 2 * count + len(axis.folds) + 2
+    assert all(0 <= tick.position <= 1 for tick in ticks)
+    for fold in axis.folds:
+        start, end = axis.position(fold.start), axis.position(fold.end)
+        assert not any(start + 1e-9 < tick.position < end - 1e-9 for tick in ticks)
+
+
+def test_the_ticks_of_a_short_job() -> None:
+    ticks = FoldedAxis(NOON, after(0.35)).ticks(4)
+    assert [tick.text for tick in ticks] == ["0", "100 ms", "200 ms", "300 ms"]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from warrener.context import ResolvedEndpoints
-from warrener.operations.broker import SharedInspector
+from warrener.operations.system import SharedInspector
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tests.store_rows import redrive_row
 from warrener.context import ResolvedEndpoints
 from warrener.doctor.inspector import QueueInfo
 from warrener.errors import CommandError
-from warrener.operations.broker import SharedInspector
-from warrener.operations.masked_rows import restore_hidden
+from warrener.operations.masking import restore_hidden
+from warrener.operations.system import SharedInspector
 from warrener.selection import find_job_id
 from warrener.web.console import Console
 from warrener_contracts.events import FlightRecord
@@ -248,7 +248,7 @@ async def test_all_pages_share_one_connection_and_its_answers(monkeypatch: pytes
         opened.append(url)
         yield CountingInspector()
 
-    monkeypatch.setattr("warrener.operations.broker.open_inspector", open_counting)
+    monkeypatch.setattr("warrener.operations.system.open_inspector", open_counting)
     inspector = SharedInspector(ResolvedEndpoints("amqp://here/", "", "", from_up=False))
     facts = await asyncio.gather(*(inspector.query(["default"]) for _ in range(20)))
     assert len(opened) == 1
@@ -267,7 +267,7 @@ async def test_a_broker_that_is_away_is_not_tried_for_each_page(monkeypatch: pyt
         opened.append(url)
         raise ConnectionRefusedError("no")
 
-    monkeypatch.setattr("warrener.operations.broker.open_inspector", refuse)
+    monkeypatch.setattr("warrener.operations.system.open_inspector", refuse)
     inspector = SharedInspector(ResolvedEndpoints("amqp://here/", "", "", from_up=False))
     facts = [await inspector.query(["default"]) for _ in range(20)]
     assert len(opened) == 1

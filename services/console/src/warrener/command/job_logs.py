@@ -12,8 +12,7 @@ from rich.text import Text
 
 from warrener.operations.job_logs import JobLogLine, logged_lines, read_log
 from warrener.operations.noun import Backend
-from warrener.render.jobs import state_text
-from warrener.render.outcomes import outcome_text
+from warrener.render.jobs import outcome_text, state_text
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener.render.times import clock, span
 from warrener_contracts.state_machine import JobState

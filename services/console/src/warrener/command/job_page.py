@@ -13,17 +13,14 @@ from rich.text import Text
 
 from warrener.explanations.facts import attempts_text
 from warrener.render.explanation import cause_text
-from warrener.render.jobs import id_text, job_retries_text, state_text
-from warrener.render.outcomes import outcome_text
+from warrener.render.jobs import id_text, job_retries_text, outcome_text, state_text
 from warrener.render.screen import facts_grid, table
 from warrener.render.times import MOMENT, ago, clock, span
 from warrener_contracts.events import ErrorInfo, FlightRecord
 from warrener_store.jobs.rows import AttemptRow
-from warrener_store.jobs.views import CheckpointRow
 
 if TYPE_CHECKING:
     from warrener.operations.job import JobDetails
-    from warrener.operations.jobs import ListedJob
 
 _MAX_EARLIER_ERRORS = 5
 _SHOWN = ("type", "message", "stack")  # of an error
@@ -32,18 +29,25 @@ _SHOWN = ("type", "message", "stack")  # of an error
 def job_page(job: "JobDetails", now: datetime) -> Group:
     """Render the page of a job, with its dead letter, and what happens next."""
     facts = Padding(facts_grid(_facts(job, now)), (1, 0, 0, 2), expand=False)
-    parts: list[RenderableType] = [_head(job), facts]
+    head = Text.assemble(state_text(job.state), "  ", (job.job_type, "key"), "  ", id_text(job.job_id))
+    parts: list[RenderableType] = [head, facts]
     if job.attempts:
         parts += [_title("attempts"), _attempts(job.attempts)]
     if job.checkpoint and job.state != "succeeded":
-        parts += [_title("checkpoint"), _indented(Text(_checkpoint(job.checkpoint, now)))]
+        saved = job.checkpoint
+        when = f"{clock(saved.saved_at)}, {ago(saved.saved_at, now)}"
+        text = f"{_json(saved.state)}\nnumber {saved.number}, saved by attempt {saved.attempt} at {when}"
+        parts += [_title("checkpoint"), _indented(Text(text))]
     if job.error:
         parts += [_title("error"), _error(job.error)]
     parts += _earlier_errors(job)
     if job.state != "succeeded":
         parts += _last_seen(job.error, job.attempts)
     if job.child_jobs:
-        parts += [_title("child jobs"), _child_jobs(job.child_jobs)]
+        children = Table.grid(padding=(0, 2, 0, 0))
+        for child in job.child_jobs:
+            children.add_row(id_text(child.job_id), child.job_type, state_text(child.state))
+        parts += [_title("child jobs"), _indented(children)]
     if job.dead_letter or job.in_place_of:
         parts += [_title("dead letter"), _indented(facts_grid(_dead_letter(job)))]
     if job.result is not None:
@@ -52,55 +56,37 @@ def job_page(job: "JobDetails", now: datetime) -> Group:
     return Group(*parts)
 
 
-def _head(row: "JobDetails") -> Text:
-    return Text.assemble(state_text(row.state), "  ", (row.job_type, "key"), "  ", id_text(row.job_id))
-
-
 def _facts(row: "JobDetails", now: datetime) -> Iterable[tuple[str, RenderableType]]:
     yield "arguments", Text(_json(row.arguments))
     yield "requested", f"{clock(row.requested_at)}, {ago(row.requested_at, now)}, by {row.source}"
     if row.started_at:
         yield "started", f"{clock(row.started_at)}, attempt {row.attempt}"
     if row.finished_at:
-        yield (
-            "finished",
-            f"{clock(row.finished_at)}, {span(row.finished_at - row.requested_at)} after the request",
-        )
+        after = f"{span(row.finished_at - row.requested_at)} after the request"
+        yield "finished", f"{clock(row.finished_at)}, {after}"
     limit = row.policy.max_attempts
     yield "attempts", attempts_text(row.state, row.attempt, row.failures, row.losses, limit)
     yield "retries", f"after {job_retries_text(row.policy, row.accepted_at)}"
     yield "queue", f"{row.queue}, {row.guarantee.value}"
-    if row.agent_id and not row.state.terminal:
-        yield "agent", row.agent_id
-    if row.progress is not None:
-        yield "progress", f"{row.progress:.0%} {row.progress_note or ''}"
-    if row.cancel_reason:
-        yield "cancel", row.cancel_reason
-    if row.idempotency_key:
-        yield "key", row.idempotency_key
-    if row.parent_id:
-        yield "parent", id_text(row.parent_id)
-    if row.trace_id:
-        yield "trace", row.trace_id
+    further: dict[str, RenderableType | None] = {
+        "agent": None if row.state.terminal else row.agent_id,
+        "progress": None if row.progress is None else f"{row.progress:.0%} {row.progress_note or ''}",
+        "cancel": row.cancel_reason,
+        "key": row.idempotency_key,
+        "parent": None if row.parent_id is None else id_text(row.parent_id),
+        "trace": row.trace_id,
+    }
+    yield from ((name, value) for name, value in further.items() if value)
 
 
 def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
     made = table("#", "end", "began", "ran", "agent", "verdict", right=("#", "ran"))
     for one in attempts:
-        made.add_row(
-            str(one.attempt),
-            outcome_text(one.outcome),
-            clock(one.started_at) if one.started_at else "",
-            span(one.finished_at - one.started_at) if one.started_at else "",
-            one.agent_id or "",
-            localize_times(one.verdict),
-        )
+        began = clock(one.started_at) if one.started_at else ""
+        ran = span(one.finished_at - one.started_at) if one.started_at else ""
+        end, verdict = outcome_text(one.outcome), localize_times(one.verdict)
+        made.add_row(str(one.attempt), end, began, ran, one.agent_id or "", verdict)
     return _indented(made)
-
-
-def _checkpoint(saved: CheckpointRow, now: datetime) -> str:
-    when = f"{clock(saved.saved_at)}, {ago(saved.saved_at, now)}"
-    return f"{_json(saved.state)}\nnumber {saved.number}, saved by attempt {saved.attempt} at {when}"
 
 
 def _error(error: ErrorInfo) -> Padding:
@@ -144,13 +130,6 @@ def localize_times(verdict: str) -> str:
     return MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), verdict)
 
 
-def _child_jobs(rows: "Sequence[ListedJob]") -> Padding:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    for row in rows:
-        made.add_row(id_text(row.job_id), row.job_type, state_text(row.state))
-    return _indented(made)
-
-
 def _dead_letter(job: "JobDetails") -> Iterable[tuple[str, RenderableType]]:
     if (own := job.dead_letter) is not None:
         yield "cause", own.fingerprint or "none: it died before causes were recorded"
@@ -179,19 +158,15 @@ def _json(value: Any) -> str:
 
 def flight_text(record: FlightRecord) -> Text:
     """Usage, progress, stacks and last log lines of an attempt before it was stopped."""
-    lines = [", ".join(_used(record)), _progress(record)]
-    text = Text("\n".join(line for line in lines if line))
+    lines = [", ".join(_used(record))]
+    if record.progress is not None:
+        lines.append(f"progress {record.progress:.0%} {record.progress_note or ''}".rstrip())
+    text = Text("\n".join(filter(None, lines)))
     for name, content in (("stacks", record.stacks), ("last words", record.log)):
         if content:
             text.append(f"\n{name}\n" if text.plain else f"{name}\n", style="soft")
             text.append(content.rstrip())
     return text
-
-
-def _progress(record: FlightRecord) -> str:
-    if record.progress is None:
-        return ""
-    return f"progress {record.progress:.0%} {record.progress_note or ''}".rstrip()
 
 
 def _used(record: FlightRecord) -> Iterator[str]:

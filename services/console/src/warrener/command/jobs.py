@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 import typer
 
 from warrener.context import resolve_endpoints
-from warrener.errors import CommandError, ExitCode
-from warrener.options import JobId, Json, Store
+from warrener.errors import ExitCode, UsageError
+from warrener.options import JobId, Json, Store, option
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener_contracts.state_machine import JobState
 
@@ -52,9 +52,7 @@ def jobs_command() -> Callable[..., None]:
         else:
             list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
 
-    watching = typer.Option(
-        "--watch", "-w", help="Refresh every second until Ctrl-C; with --json, one line per change."
-    )
+    watching = option("--watch -w", "Refresh every second until Ctrl-C; with --json, one line per change.")
     own = {"watch": (Annotated[bool, watching], False)}
     filters = _filters(", ".join(JobState) + "; repeatable. `rejected`: requests that made no job.")
     return finished(
@@ -63,7 +61,6 @@ def jobs_command() -> Callable[..., None]:
 
 
 def _filters(states: str) -> dict[str, tuple[Any, Any]]:
-    """The options of filters that may be repeated."""
     argument = typer.Option(
         metavar="KEY=VALUE", help="Value of an argument (dots lead into objects); repeatable."
     )
@@ -105,11 +102,10 @@ def _list_rejected(given: dict[str, Any], store: str | None, *, as_json: bool) -
 
     narrowing = {name: value for name, value in given.items() if name in ("since", "limit", "after")}
     if len(given["state"]) > 1 or any(given[name] for name in given.keys() - narrowing.keys() - {"state"}):
-        raise CommandError(
+        raise UsageError(
             "expected --state rejected with --since, --limit and --after, got more: a rejected request is no "
             "job",
             do="look at `warrener parked` for all messages that no service could use",
-            code=ExitCode.USAGE,
         )
     query = validated(ParkedQuery, narrowing | {"queue": REQUESTS_QUEUE.name})
     list_nouns(PARKED, query, resolve_endpoints(store=store), as_json=as_json)
@@ -142,20 +138,16 @@ async def _watch(backend: "Backend", query: "JobsQuery", *, as_json: bool) -> No
 def job(
     job_id: JobId,
     *,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the job ends; exit code 4 without a result.")
-    ] = False,
-    logs: Annotated[bool, typer.Option("--logs", help="Show the log lines of the last attempt.")] = False,
+    wait: Annotated[bool, option("--wait", "Wait until the job ends; exit code 4 without a result.")] = False,
+    logs: Annotated[bool, option("--logs", "Show the log lines of the last attempt.")] = False,
     attempt: Annotated[
-        int | None,
-        typer.Option("--attempt", metavar="N", min=1, help="Number of another attempt, for its log lines."),
+        int | None, option("--attempt", "Number of another attempt, for its log lines.", "N", min=1)
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option(
-            "--follow",
-            "-f",
-            help="Show log lines as they arrive, until the job ends; exit code 4 without a result. With"
+        option(
+            "--follow -f",
+            "Show log lines as they arrive, until the job ends; exit code 4 without a result. With"
             " --json, one line each.",
         ),
     ] = False,

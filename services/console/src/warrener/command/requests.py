@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, run
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.options import (
     Arguments,
     Broker,
     Json,
+    option,
     parse_arguments,
     parse_policy_options,
     parse_request_lines,
@@ -28,7 +29,7 @@ from warrener_contracts.state_machine import JobState
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from warrener_client import Client, Job, JobSpec
+    from warrener_client import Job, JobSpec
     from warrener_contracts.events import JobFinishedData
 
 _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
@@ -39,61 +40,54 @@ def request(
     words: Arguments = None,
     *,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end and print the result; exit code 4 without one.")
+        bool, option("--wait", "Wait for the end and print the result; exit code 4 without one.")
     ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "--timeout",
+            "Time to --wait; the job goes on afterwards (default no limit).",
+            "SPAN",
             parser=parse_seconds,
-            metavar="SPAN",
-            help="Time to --wait; the job goes on afterwards (default no limit).",
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FILE", help="File with one JSON object per request; - is stdin."),
+        str | None, option("--from", "File with one JSON object per request; - is stdin.", "FILE")
     ] = None,
     delay: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Delay before the first attempt, such as 90s, 10m or PT2H."),
+        str | None, option("--delay", "Delay before the first attempt, such as 90s, 10m or PT2H.", "SPAN")
     ] = None,
     expires_after: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Time to finish in; the job expires afterwards.")
+        str | None, option("--expires-after", "Time to finish in; the job expires afterwards.", "SPAN")
     ] = None,
     given_id: Annotated[
         str | None,
-        typer.Option(
-            "--id",
-            metavar="TEXT",
-            help="Request id; the same id is the same job. With --from: prefix of each line's id.",
+        option(
+            "--id", "Request id; the same id is the same job. With --from: prefix of each line's id.", "TEXT"
         ),
     ] = None,
     key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="TEXT", help="Idempotency key; the same key is the same job."),
+        str | None, option("--key", "Idempotency key; the same key is the same job.", "TEXT")
     ] = None,
-    queue: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Queue (default: that of the job type).")
-    ] = None,
+    queue: Annotated[str | None, option("--queue", "Queue (default: that of the job type).", "NAME")] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Policy fields that replace those of the job type.")
+        str | None, option("--policy", "Policy fields that replace those of the job type.", "JSON")
     ] = None,
     max_attempts: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Maximum number of failures (default: the job type's policy)."),
+        option("--max-attempts", "Maximum number of failures (default: the job type's policy).", "N"),
     ] = None,
     max_age: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Time after the due time in which attempts may begin.")
+        str | None, option("--max-age", "Time after the due time in which attempts may begin.", "SPAN")
     ] = None,
     delays: Annotated[
-        str | None, typer.Option(metavar="1s,1m,1h", help="Delays before the retries; the last one repeats.")
+        str | None, option("--delays", "Delays before the retries; the last one repeats.", "1s,1m,1h")
     ] = None,
     retry_on: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ERROR", help='Errors to retry, such as "requests.*"; repeatable.'),
+        list[str] | None, option("--retry-on", 'Errors to retry, such as "requests.*"; repeatable.', "ERROR")
     ] = None,
     no_retry_on: Annotated[
-        list[str] | None, typer.Option(metavar="ERROR", help="Errors never to retry; repeatable.")
+        list[str] | None, option("--no-retry-on", "Errors never to retry; repeatable.", "ERROR")
     ] = None,
     broker: Broker = None,
     as_json: Json = False,
@@ -143,10 +137,13 @@ async def _request_one(
     endpoints: ResolvedEndpoints, spec: "JobSpec", *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """Request one job. True if it succeeded, or was not waited for."""
-    from warrener_client import RequestRejected, ResultTimeout
+    from warrener_client import BadRequest, RequestRejected, ResultTimeout
 
     async with connect_client(endpoints) as client:
-        job = await _publish(client, spec)
+        try:
+            job = (await client.request_batch([spec]))[0]
+        except BadRequest as error:
+            raise UsageError(str(error), do="see `warrener request --help`") from error
         try:
             if wait:
                 return _print_outcome(await _wait_for_outcome(job, timeout), as_json=as_json)
@@ -165,15 +162,6 @@ async def _request_one(
         )
         sys.stdout.write(f"{job.job_id}\n")
     return True
-
-
-async def _publish(client: "Client", spec: "JobSpec") -> "Job":
-    from warrener_client import BadRequest
-
-    try:
-        return (await client.request_batch([spec]))[0]
-    except BadRequest as error:
-        raise CommandError(str(error), do="see `warrener request --help`", code=ExitCode.USAGE) from error
 
 
 async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedData":
@@ -249,9 +237,7 @@ def _open_lines(source: str) -> Generator[TextIO]:
         with Path(source).open(encoding="utf-8") as lines:
             yield lines
     except OSError as error:
-        raise CommandError(
-            f"expected a file of JSON lines at {source}, got: {error.strerror}", code=ExitCode.USAGE
-        ) from error
+        raise UsageError(f"expected a file of JSON lines at {source}, got: {error.strerror}") from error
 
 
 async def _print_outcomes(jobs: "Sequence[Job]", timeout: float | None, *, as_json: bool) -> bool:
@@ -285,15 +271,11 @@ async def _outcome_line(job: "Job", timeout: float | None) -> dict[str, Any]:
 
 
 def _report_interruption(confirmed: int, template: "JobSpec") -> None:
-    screen = err()
-    screen.print(
-        f"[warning]![/] stopped: the broker has confirmed the first {confirmed:,} requests, and may receive "
-        "a few more"
-    )
-    if template.id:
-        screen.print("  [soft]→[/] run the same command again: with the same --id no line makes a second job")
-    else:
-        screen.print("  [soft]→[/] next time give --id PREFIX: the command may then be repeated as it is")
+    first = f"the broker has confirmed the first {confirmed:,} requests, and may receive a few more"
+    err().print(f"[warning]![/] stopped: {first}")
+    again = "run the same command again: with the same --id no line makes a second job"
+    later = "next time give --id PREFIX: the command may then be repeated as it is"
+    err().print(f"  [soft]→[/] {again if template.id else later}")
 
 
 def _progress(what: str) -> "Progress":

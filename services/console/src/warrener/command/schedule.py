@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from warrener.context import connect_client, query_store, resolve_endpoints, run
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.options import (
     DEFAULT_REPLY_TIMEOUT,
     Arguments,
@@ -20,6 +20,7 @@ from warrener.options import (
     ReplyTimeout,
     ScheduleNames,
     Store,
+    option,
     parse_arguments,
 )
 from warrener.render.screen import err, out, print_json, table
@@ -48,19 +49,15 @@ _TICK_STYLES = {
 _RULES_OF_FILES = ("rule", "cron", "every", "at", "after")
 
 
-def _option(name: str, about: str, metavar: str | None = None) -> Any:
-    return typer.Option(name, help=about, metavar=metavar, show_default=False)
-
-
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
 Cron = Annotated[
-    str | None, _option("--cron", "Cron expression of five fields, or of six with seconds first.", "EXPR")
+    str | None, option("--cron", "Cron expression of five fields, or of six with seconds first.", "EXPR")
 ]
-Every = Annotated[str | None, _option("--every", "Interval, such as 90s or 2h.", "SPAN")]
-At = Annotated[datetime | None, _option("--at", "Time of a single tick (UTC).", "TIME")]
+Every = Annotated[str | None, option("--every", "Interval, such as 90s or 2h.", "SPAN")]
+At = Annotated[datetime | None, option("--at", "Time of a single tick (UTC).", "TIME")]
 RuleFile = Annotated[
     Path | None,
-    _option(
+    option(
         "--rule",
         "TOML file with any other rule, and with choices, policy, queue and timezone; options win.",
         "FILE",
@@ -68,10 +65,10 @@ RuleFile = Annotated[
 ]
 Holidays = Annotated[
     list[Path] | None,
-    _option("--holidays", "File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE"),
+    option("--holidays", "File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE"),
 ]
 Zone = Annotated[
-    str | None, _option("--timezone", "IANA time zone of cron rules and business days (default UTC).", "ZONE")
+    str | None, option("--timezone", "IANA time zone of cron rules and business days (default UTC).", "ZONE")
 ]
 
 
@@ -87,29 +84,28 @@ def put(
     every: Every = None,
     at: At = None,
     on_event: Annotated[
-        str | None, _option("--on-event", "Routing key of the events that make it tick: job.dead.#.", "KEY")
+        str | None, option("--on-event", "Routing key of the events that make it tick: job.dead.#.", "KEY")
     ] = None,
     after_success: Annotated[
         str | None,
-        _option("--after-success", "Job type, or schedule:NAME, whose successes make it tick.", "NAME"),
+        option("--after-success", "Job type, or schedule:NAME, whose successes make it tick.", "NAME"),
     ] = None,
     rule: RuleFile = None,
     holidays: Holidays = None,
     timezone: Zone = None,
     overlap: Annotated[
         OverlapPolicy | None,
-        _option("--overlap", "A tick while the job of an earlier one is not over (default allow: both run)."),
+        option("--overlap", "A tick while the job of an earlier one is not over (default allow: both run)."),
     ] = None,
     misfire: Annotated[
         MisfirePolicy | None,
-        _option("--misfire", "Ticks that were missed while no scheduler ran (default once: the last one)."),
+        option("--misfire", "Ticks that were missed while no scheduler ran (default once: the last one)."),
     ] = None,
-    queue: Annotated[str | None, _option("--queue", "Queue (default: that of the job type).", "NAME")] = None,
+    queue: Annotated[str | None, option("--queue", "Queue (default: that of the job type).", "NAME")] = None,
     unchecked: Annotated[
         bool,
-        typer.Option(
-            "--unchecked",
-            help="Also if no agent has announced the job type, or its schema refuses the arguments.",
+        option(
+            "--unchecked", "Also if no agent has announced the job type, or its schema refuses the arguments."
         ),
     ] = False,
     no_wait: NoWait = False,
@@ -160,17 +156,16 @@ def _read_rule(path: Path) -> dict[str, Any]:
     try:
         return read_rule_file(path)
     except CommandError as error:
-        raise CommandError(f"--rule: {error.sentence}", do=error.do, code=ExitCode.USAGE) from error
+        raise UsageError(f"--rule: {error.sentence}", do=error.do) from error
 
 
 def _require_one_rule(table: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     given = [f"--{name}" for name, value in options.items() if value is not None]
     given += [f"{key} in --rule" for key in _RULES_OF_FILES if key in table]
     if len(given) != 1:
-        raise CommandError(
+        raise UsageError(
             "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
-            f"got {' and '.join(given) or 'none of them'}",
-            code=ExitCode.USAGE,
+            f"got {' and '.join(given) or 'none of them'}"
         )
 
 
@@ -210,7 +205,7 @@ def _definition(
         rest = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
         return make_definition({**rest, "rule": expanded})
     except (DefinitionError, ValueError) as error:
-        raise CommandError(f"the schedule cannot be put: {error}", code=ExitCode.USAGE) from None
+        raise UsageError(f"the schedule cannot be put: {error}") from None
 
 
 async def _publish(
@@ -255,7 +250,6 @@ def show(name: Name, *, limit: Limit = 24, store: Store = None, as_json: Json = 
 
 
 def _ticks_table(ticks: "Sequence[ListedTick]", now: datetime) -> "Table":
-    """Ticks of a schedule, one a line."""
     from rich.text import Text
 
     made = table("nominal time", "status", "late", "job", "why", right=("late",))
@@ -282,9 +276,9 @@ def preview(
     holidays: Holidays = None,
     timezone: Zone = None,
     begin: Annotated[
-        str | None, _option("--from", "Time behind which the ticks are (default now).", "TIME")
+        str | None, option("--from", "Time behind which the ticks are (default now).", "TIME")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Number of ticks.")] = 10,
+    limit: Annotated[int, option("--limit -n", "Number of ticks.", min=1, max=10_000)] = 10,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
@@ -303,7 +297,7 @@ def preview(
         fields = {"timezone": timezone, "name": "preview", "job_type": "preview"}
         definition, put_at = _definition(rule, options, holidays or (), chosen={}, **fields), after
     elif any((*options.values(), rule, holidays, timezone)):
-        raise CommandError("expected the name of a schedule or a rule, got both", code=ExitCode.USAGE)
+        raise UsageError("expected the name of a schedule or a rule, got both")
     else:
         row = query_store(store, lambda open_store: find_schedule(open_store, name))
         definition, put_at = row.definition, row.put_at

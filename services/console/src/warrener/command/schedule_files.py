@@ -30,11 +30,16 @@ from warrener.options import (
     Store,
     Yes,
     confirm,
+    option,
 )
 from warrener.render.screen import err, out, print_json
 from warrener.selection import find_schedules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.text import Text
+
     from warrener.importers import ImportResult
     from warrener.schedules.plan import Plan
     from warrener.schedules.schedules_file import SchedulesFile
@@ -43,10 +48,9 @@ if TYPE_CHECKING:
 
 _CHANGES_PENDING = 2  # the exit code of --plan
 _POLL_INTERVAL = 0.2  # seconds
+_PLAN_MARKS = {"add": ("+", "good"), "change": ("~", "warning"), "remove": ("-", "error")}
 
-Owner = Annotated[
-    str | None, typer.Option("--owner", metavar="LABEL", help="Owner named at the top of the file.")
-]
+Owner = Annotated[str | None, option("--owner", "Owner named at the top of the file.", "LABEL")]
 
 # -- apply -------------------------------------------------------------------------------------------------
 
@@ -57,10 +61,10 @@ def apply(
     ],
     *,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show the changes, make none; exit code 2 if there are some.")
+        bool, option("--plan", "Show the changes, make none; exit code 2 if there are some.")
     ] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove schedules of the file's owner that the file lacks.")
+        bool, option("--prune", "Remove schedules of the file's owner that the file lacks.")
     ] = False,
     yes: Yes = False,
     no_wait: NoWait = False,
@@ -77,7 +81,6 @@ def apply(
     $ warrener schedule apply schedules.toml --plan
     $ warrener schedule apply schedules.toml --prune --yes
     """
-    from warrener.render.schedule_plans import plan_lines, summary
     from warrener.schedules.schedules_file import read_file
 
     schedules_file = read_file(file)
@@ -92,12 +95,12 @@ def apply(
     if as_json and plan:
         print_json(_plan_json(found, done=False))
     elif not as_json:
-        for line in plan_lines(found):
+        for line in _plan_lines(found):
             out().print(line)
     if plan:
         raise typer.Exit(_CHANGES_PENDING if found.to_do else ExitCode.OK)
     if found.to_do:
-        confirm("Apply these changes?", summary(found), "--plan", yes=yes)
+        confirm("Apply these changes?", _summary(found), "--plan", yes=yes)
         late = run(_carry_out(endpoints, found, None if no_wait else timeout))
         _print_applied(found, late, None if no_wait else timeout)
         if late:
@@ -161,9 +164,7 @@ async def _not_picked_up(store: "OpenStore", found: "Plan", until: float) -> lis
 
 
 def _print_applied(found: "Plan", late: list[str], timeout: float | None) -> None:
-    from warrener.render.schedule_plans import summary
-
-    changes = summary(replace(found, steps=tuple(found.to_do)))
+    changes = _summary(replace(found, steps=tuple(found.to_do)))
     if timeout is None:
         err().print(f"[good]✓[/] {changes}: published; a scheduler carries it out")
     elif late:
@@ -173,6 +174,35 @@ def _print_applied(found: "Plan", late: list[str], timeout: float | None) -> Non
         )
     else:
         err().print(f"[good]✓[/] {changes}: done")
+
+
+def _plan_lines(plan: "Plan") -> "Iterator[Text]":
+    """A line for each schedule that changes, and one for each field that differs."""
+    from rich.text import Text
+
+    from warrener.render.schedules import rule_text
+    from warrener.schedules.plan import PlanAction
+
+    def shown(value: object) -> str:
+        return "unset" if value is None else str(value)
+
+    for step in plan.to_do:
+        mark, style = _PLAN_MARKS[step.action]
+        about = ""
+        if step.action is PlanAction.ADD and step.wanted is not None:
+            about = f"{step.wanted.job_type}, {rule_text(step.wanted.rule)}"
+        yield Text.assemble((f"{mark} {step.name}", style), f"  {about}")
+        for found in step.differs:
+            before, after = (shown(found.before), "soft"), (shown(found.after), "key")
+            yield Text.assemble(f"    {found.field}: ", before, " → ", after)
+    yield Text(_summary(plan))
+
+
+def _summary(plan: "Plan") -> str:
+    from warrener.schedules.plan import PlanAction
+
+    counts = [f"{plan.count(PlanAction(action)):,} to {action}" for action in _PLAN_MARKS]
+    return f"{', '.join(counts)}, {plan.count(PlanAction.UNCHANGED):,} unchanged"
 
 
 def _plan_json(found: "Plan", *, done: bool | None) -> dict[str, object]:
@@ -244,25 +274,20 @@ def import_(
     ],
     *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", dir_okay=False, help="File to write (default stdout).")
+        Path | None, option("--output -o", "File to write (default stdout).", dir_okay=False)
     ] = None,
     owner: Owner = None,
-    prefix: Annotated[
-        str | None, typer.Option("--prefix", help="Prefix of the schedules' names.", show_default=False)
-    ] = None,
+    prefix: Annotated[str | None, option("--prefix", "Prefix of the schedules' names.")] = None,
     timezone: Annotated[
-        str | None,
-        typer.Option(help="IANA time zone (default: that of the source, or UTC).", show_default=False),
+        str | None, option("--timezone", "IANA time zone (default: that of the source, or UTC).")
     ] = None,
     job_type: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="Job type that runs a crontab's commands.")
+        str, option("--type", "Job type that runs a crontab's commands.", "TYPE")
     ] = "cron.line",
     system: Annotated[
-        bool, typer.Option("--system", help="Each line of the crontab names a user, as in /etc/crontab.")
+        bool, option("--system", "Each line of the crontab names a user, as in /etc/crontab.")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 4 if anything is not carried over.")
-    ] = False,
+    strict: Annotated[bool, option("--strict", "Exit code 4 if anything is not carried over.")] = False,
     as_json: Json = False,
 ) -> None:
     """Convert a crontab or a Celery beat schedule to a file for `warrener schedule apply`.

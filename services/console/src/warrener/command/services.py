@@ -1,11 +1,11 @@
-"""Services: `warrener up`, `agent`, `scheduler` and `supervisor` run them; job types and escalation tests."""
+"""Services: `warrener up`, `agent`, `scheduler`, `supervisor` and `console` run them, and `migrate`."""
 
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,46 +13,49 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, resolve_namespace, run
-from warrener.errors import CommandError, ExitCode, exit_with_error
-from warrener.options import Json, Modules, Store
+from warrener.errors import CommandError, ExitCode, UsageError, exit_with_error
+from warrener.options import Broker, Json, Modules, Store, option
 from warrener.render.screen import err, out, print_json
+from warrener.up.folder import DataFolder
 from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
+from warrener_runtime.secrets import mask
 
 if TYPE_CHECKING:
     from warrener.up.processes import LogLevels
     from warrener.up.run import ConsoleAddress
+    from warrener_store.databases.address import SqliteAddress
 
 
 def up(
     modules: Modules = None,
     *,
-    agents: Annotated[int, typer.Option(min=1, max=100, help="Number of agents for the modules.")] = 1,
+    agents: Annotated[int, option("--agents", "Number of agents for the modules.", min=1, max=100)] = 1,
     slots: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "--slots",
+            "Concurrent jobs per agent and queue; jobs of one message count as one.",
             min=1,
-            help="Concurrent jobs per agent and queue; jobs of one message count as one.",
             show_default="10",
         ),
     ] = None,
     data: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder of the state, the ledger and the broker's data.")
+        Path, option("--data", "Folder of the state, the ledger and the broker's data.", "FOLDER")
     ] = Path(DEFAULT_FOLDER),
     broker: Annotated[
-        str | None, typer.Option(metavar="URL", help="An existing broker.", show_default="a private RabbitMQ")
+        str | None, option("--broker", "An existing broker.", "URL", show_default="a private RabbitMQ")
     ] = None,
     store: Annotated[
-        str | None, typer.Option(metavar="URL", help="An existing store.", show_default="SQLite in FOLDER")
+        str | None, option("--store", "An existing store.", "URL", show_default="SQLite in FOLDER")
     ] = None,
     ledger: Annotated[
-        str | None, typer.Option(metavar="URL", help="An existing ledger.", show_default="SQLite in FOLDER")
+        str | None, option("--ledger", "An existing ledger.", "URL", show_default="SQLite in FOLDER")
     ] = None,
     no_console: Annotated[
-        bool, typer.Option("--no-console", help="Without the console, which else serves this machine.")
+        bool, option("--no-console", "Without the console, which else serves this machine.")
     ] = False,
     verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="All log lines of services and handlers, not only warnings."),
+        bool, option("--verbose -v", "All log lines of services and handlers, not only warnings.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -84,10 +87,8 @@ def up(
         log_levels=levels,
         console=None if no_console else _listen_for_console(),
     )
-    width = max(
-        len("broker"),
-        *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)),
-    )
+    specs = process_specs(options.modules, options.agents, options.slots)
+    width = max(len("broker"), *(len(spec.name) for spec in specs))
     output = JsonOutput() if as_json else PlainOutput(width)
     run(Up(options, DataFolder(data), QuietOutput(output) if levels.handlers else output).run())
 
@@ -96,32 +97,25 @@ def choose_log_levels(*, verbose: bool) -> "LogLevels":
     """Choose the levels of log lines of `up`: those of handlers are stored from `info` on, unless the user's
     settings say otherwise."""
     from warrener.up.processes import LogLevels
-    from warrener_runtime.settings import SettingsError, read_file
+    from warrener_runtime.settings import read_file
 
     if verbose:
         return LogLevels()
     name = "agent_handler_log_level"
-    try:
-        chosen = os.environ.get(f"WARRENER_{name.upper()}") or name in read_file("agent").values
-    except SettingsError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
+    chosen = os.environ.get(f"WARRENER_{name.upper()}") or name in read_file("agent").values
     return LogLevels("warning", None if chosen else "info")
 
 
 def _listen_for_console() -> "ConsoleAddress | None":
     """Open the console's socket on loopback; None if the console is not installed."""
-    if find_spec("uvicorn") is None or find_spec("fastapi") is None:
+    if not _has_console():
         return None
     from warrener.up.run import ConsoleAddress
     from warrener.web.listener import address_of, bind_near
     from warrener.web.settings import ConsoleSettings
-    from warrener_runtime.settings import SettingsError, load
+    from warrener_runtime.settings import load
 
-    try:
-        port = load(ConsoleSettings).console_port
-    except SettingsError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
-    listener = bind_near("127.0.0.1", port)
+    listener = bind_near("127.0.0.1", load(ConsoleSettings).console_port)
     url = address_of(listener)
     return ConsoleAddress(listener.detach(), url)
 
@@ -212,19 +206,159 @@ def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "")
     os.execve(sys.executable, command, environment)  # noqa: S606 - our own service
 
 
-def types(*, store: Store = None, as_json: Json = False) -> None:
-    """List the job types that agents have announced, with their arguments and policies (schemas in JSON).
+def console(
+    ctx: typer.Context,
+    *,
+    host: Annotated[
+        str | None, option("--host", "Address to serve on (default: WARRENER_CONSOLE_HOST, else 127.0.0.1).")
+    ] = None,
+    port: Annotated[
+        int | None,
+        option(
+            "--port", "Port; 0: a free one (default: WARRENER_CONSOLE_PORT, else 8765).", min=0, max=65535
+        ),
+    ] = None,
+    open_browser: Annotated[
+        bool, option("--open", "Open the console in the browser of this machine.")
+    ] = False,
+    broker: Broker = None,
+    store: Store = None,
+) -> None:
+    """Serve the console: pages about jobs, schedules and trouble, and their HTTP API.
 
-    $ warrener job-types
-    $ warrener job-types --json | jq '.[].arguments_schema'
+    It joins the `warrener up` of this folder, if one runs, which has a console of its own already. Ctrl-C
+    ends it. Any number may run; they share nothing but the store. On an address other than loopback it needs
+    tokens or OpenID Connect.
+
+    $ warrener console
+    $ warrener console --port 9000 --store postgresql://db/warrener --broker amqp://broker/
     """
-    from warrener.render.jobs import types_table
+    if ctx.invoked_subcommand is not None:
+        return
+    _require_console()
+    from warrener.web.access.setup import check_access
+    from warrener.web.listener import address_of, bind
+    from warrener.web.server import load_settings, serve_console
 
-    found = query_store(store, lambda open_store: open_store.job_types())
-    rows = [row for _, row in sorted(found.items())]
+    settings = load_settings(console_host=host, console_port=port)
+    check_access(settings, settings.console_host)
+    endpoints = resolve_endpoints(broker, store)
+    query_store(store, lambda open_store: open_store.ping())  # else a traceback in its log would say so
+    listener = bind(settings.console_host, settings.console_port)
+    address = address_of(listener)
+    sys.stdout.write(f"console at {address}\n")
+    sys.stdout.flush()
+    if open_browser:
+        typer.launch(address)
+    raise typer.Exit(serve_console(listener, endpoints, settings))
+
+
+def token(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Person or program; it stands in the audit log.", show_default=False
+        ),
+    ],
+    *,
+    role: Annotated[str, option("--role", "viewer, operator or admin.", "ROLE")] = "viewer",
+    file: Annotated[
+        Path | None,
+        option(
+            "--file",
+            "File that gets the line of the token (default: WARRENER_CONSOLE_TOKENS_FILE, else none).",
+            "FILE",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an access token, and print it once: the file has a hash of it alone.
+
+    A person signs in with name and token, a program sends `Authorization: Bearer TOKEN`. To end a token,
+    delete its line: a running console sees the change.
+
+    $ warrener console token ada --role admin --file tokens
+    $ warrener console token deploy --role operator --json
+    """
+    _require_console()
+    from warrener.operations.roles import Role
+    from warrener.web.access.tokens import add_token, make_token
+    from warrener.web.settings import ConsoleSettings
+    from warrener_runtime.settings import load
+
+    if role not in set(Role):
+        raise UsageError(f"expected a role of {', '.join(Role)}, got {role!r}", do="choose one of them")
+    file = file or load(ConsoleSettings).console_tokens_file
+    secret, made = make_token(name, Role(role))
+    if file is not None:
+        add_token(file, made)
     if as_json:
-        print_json(rows)
-    elif rows:
-        out().print(types_table(rows, datetime.now(UTC)))
+        line, path = made.line, str(file) if file else None
+        print_json({"name": name, "role": role, "token": secret, "line": line, "file": path})
+        return
+    out().print(secret, markup=False, highlight=False, soft_wrap=True)
+    if file is None:
+        err().print("  [soft]→[/] add this line to WARRENER_CONSOLE_TOKENS_FILE:")
+        err().print(f"    {made.line}", markup=False, highlight=False, soft_wrap=True)
     else:
-        err().print("[soft]No agent has announced a job type yet.[/]")
+        err().print(f"  → its hash is in {file}; the token is not shown again", markup=False, highlight=False)
+
+
+def _has_console() -> bool:
+    return find_spec("uvicorn") is not None and find_spec("fastapi") is not None
+
+
+def _require_console() -> None:
+    if not _has_console():
+        raise CommandError(
+            "expected the packages of the console, got an installation without them",
+            do="install warrener with its extra `console`",
+        )
+
+
+def migrate(*, store: Store = None, as_json: Json = False) -> None:
+    """Create the tables of the state store, or bring them to this version; safe to repeat.
+
+    $ warrener migrate
+    $ warrener migrate --store postgresql://warrener@db/warrener
+    """
+    from warrener_store import migrate as migrate_store
+
+    url = resolve_endpoints(store=store).store_url
+    _ensure_folder(url)
+    run(migrate_store(url))
+    if as_json:
+        print_json({"migrated": mask(url)})
+    else:
+        err().print(f"[good]✓[/] {mask(url)} is up to date")
+
+
+def _ensure_folder(url: str) -> None:
+    """Make the folder of `warrener up` for an SQLite file. Raises CommandError for any other folder."""
+    from warrener_store.databases.address import SqliteAddress, parse_address
+
+    where = parse_address(url)
+    if not isinstance(where, SqliteAddress):
+        return
+    if where.path.parent.is_dir():
+        _check_writable(where)
+    elif where.path.parent.absolute() == Path(DEFAULT_FOLDER).absolute():
+        DataFolder().make()
+    else:
+        raise CommandError(
+            f"expected a folder {where.path.parent} for {where}, got none",
+            do="make it, or correct --store or WARRENER_STORE_URL",
+        )
+
+
+def _check_writable(where: "SqliteAddress") -> None:
+    """SQLite writes files beside its own; without the right it would wait for a lock without end."""
+    folder = where.path.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):  # the mode of the folder ignores a read-only file system
+            return
+    except OSError as error:
+        raise CommandError(
+            f"expected to write in folder {folder} for {where}, got: {error}",
+            do="let this user write there, or correct --store or WARRENER_STORE_URL",
+        ) from None

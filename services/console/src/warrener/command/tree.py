@@ -17,13 +17,11 @@ _FORWARD_ALL: dict[str, Any] = {**_FORWARD, "help_option_names": []}  # --help t
 
 
 class Word(NamedTuple):
-    """A first word of the command line: the panel of help for it, the first paragraph of its own help, and
-    the function that adds its commands."""
+    """A first word of the command line: its panel in help, and the first paragraph of its own help."""
 
     name: str
     panel: str
     about: str
-    add: Callable[[typer.Typer, "Word"], None]
 
 
 def make_app_for(arguments: Sequence[str], completed: str | None = None) -> typer.Typer:
@@ -33,14 +31,10 @@ def make_app_for(arguments: Sequence[str], completed: str | None = None) -> type
     """
     words = [] if completed is None else completed.split()
     first_word = next(iter(words[1:] if words else arguments), None)
-    if any(word.name == first_word for word in WORDS):
+    if first_word in _ADD:
         return make_app(first_word, with_overview=completed is not None)
-    if (
-        completed is None
-        and first_word is not None
-        and first_word.startswith("-")
-        and first_word not in _ABOUT
-    ):
+    is_option = completed is None and first_word is not None and first_word.startswith("-")
+    if is_option and first_word not in _ABOUT:
         return make_app()
     app = _make_root()
     _add_overview(app, WORDS)
@@ -55,7 +49,7 @@ def make_app(first_word: str | None = None, *, with_overview: bool = False) -> t
     app = _make_root(has_options=first_word is None or with_overview)
     made = [word for word in WORDS if word.name == first_word] or WORDS
     for word in made:
-        word.add(app, word)
+        _ADD[word.name](app, word)
     if with_overview:
         _add_overview(app, [word for word in WORDS if word not in made])
     return app
@@ -64,11 +58,7 @@ def make_app(first_word: str | None = None, *, with_overview: bool = False) -> t
 def _add_overview(app: typer.Typer, words: Sequence[Word]) -> None:
     """Add a command with help and without a body for each word, so that a list of all imports none."""
     for word in words:
-        app.command(word.name, help=word.about, rich_help_panel=word.panel)(_nothing)
-
-
-def _nothing() -> None:
-    """Stand for a command that is listed, and not run."""
+        app.command(word.name, help=word.about, rich_help_panel=word.panel)(lambda: None)
 
 
 def _make_root(*, has_options: bool = True) -> typer.Typer:
@@ -114,12 +104,11 @@ def _module(name: str) -> Any:
     return import_module(f"warrener.command.{name}")
 
 
-def _noun(plural: str) -> Any:
-    return getattr(import_module(f"warrener.operations.{plural}"), plural.upper())
+def _noun(plural: str, module: str = "") -> Any:
+    return getattr(import_module(f"warrener.operations.{module or plural}"), plural.upper())
 
 
 def _commands_of(plural: str, page: Callable[..., Any] | None = None) -> dict[str, Callable[..., Any]]:
-    """Make the commands of a noun."""
     made: dict[str, Callable[..., Any]] = _module("verbs").commands_of(_noun(plural), page)
     return made
 
@@ -150,11 +139,6 @@ def _add(group: typer.Typer, name: str, body: Callable[..., Any], **settings: An
     group.command(name, cls=PlainCommand, help=text, epilog=examples, **settings)(report_errors(body))
 
 
-def _add_all(group: typer.Typer, commands: Mapping[str, Callable[..., Any]]) -> None:
-    for name, body in commands.items():
-        _add(group, name, body)
-
-
 def _split_text(text: str) -> tuple[str, str]:
     """Split a docstring into help and examples, which are its last lines and begin with `$ `."""
     about, _, examples = text.partition("\n\n$ ")
@@ -163,32 +147,29 @@ def _split_text(text: str) -> tuple[str, str]:
     return about, f"[bold]Examples[/bold]\n\n{lines}"
 
 
-def _command(module: str, function: str = "", **settings: Any) -> Callable[[typer.Typer, Word], None]:
-    """Make what adds one command; its function has its name, unless another is given."""
+def _command(module: str, **settings: Any) -> Callable[[typer.Typer, Word], None]:
+    """Make what adds one command. Its function has its name; `find_command` makes that of `find`."""
 
     def add(app: typer.Typer, word: Word) -> None:
-        body = getattr(_module(module), function or word.name)
+        found, name = _module(module), word.name
+        made = getattr(found, f"{name}_command", None)
+        body = getattr(found, name) if made is None else made()
         _add(app, word.name, body, rich_help_panel=word.panel, **settings)
 
     return add
 
 
-def _made(module: str) -> Callable[[typer.Typer, Word], None]:
-    """Make what adds the command that a function of this module makes: `find_command` for `find`."""
-
-    def add(app: typer.Typer, word: Word) -> None:
-        _add(app, word.name, getattr(_module(module), f"{word.name}_command")(), rich_help_panel=word.panel)
-
-    return add
-
-
 def _look(app: typer.Typer, word: Word) -> None:
-    """Add the command that lists a noun, or shows one."""
-    _add(app, word.name, _module("verbs").look_command(_noun(word.name)), rich_help_panel=word.panel)
+    noun = _noun(word.name.replace("-", "_"))
+    _add(app, word.name, _module("verbs").look_command(noun), rich_help_panel=word.panel)
 
 
 def _group(
-    app: typer.Typer, word: Word, more: str, callback: Callable[..., Any] | None = None
+    app: typer.Typer,
+    word: Word,
+    more: str,
+    commands: Mapping[str, Callable[..., Any]],
+    callback: Callable[..., Any] | None = None,
 ) -> typer.Typer:
     """Add a group of commands, such as `warrener breaker`. `more` is its help behind the first paragraph;
     `callback` runs without a further word."""
@@ -203,6 +184,8 @@ def _group(
         callback=None if callback is None else report_errors(callback),
     )
     app.add_typer(group, name=word.name, rich_help_panel=word.panel)
+    for name, body in commands.items():
+        _add(group, name, body)
     return group
 
 
@@ -210,9 +193,9 @@ def _group(
 
 
 def _add_console(app: typer.Typer, word: Word) -> None:
-    console = _module("console")
-    _, _, more = (inspect.getdoc(console.console) or "").partition("\n\n")
-    _add(_group(app, word, more, console.console), "token", console.token)
+    services = _module("services")
+    _, _, more = (inspect.getdoc(services.console) or "").partition("\n\n")
+    _group(app, word, more, {"token": services.token}, services.console)
 
 
 def _add_schedules(app: typer.Typer, word: Word) -> None:
@@ -222,22 +205,12 @@ def _add_schedules(app: typer.Typer, word: Word) -> None:
     $ warrener schedule preview flights.hourly -n 5
     $ warrener schedule show flights.hourly
     """
-    schedule, schedule_files, verbs = _module("schedule"), _module("schedule_files"), _module("verbs")
-    backfill = import_module("warrener.operations.backfills").BACKFILL
-    _add_all(
-        _group(app, word, more),
-        {
-            "put": schedule.put,
-            **_commands_of("schedules"),
-            "show": schedule.show,
-            "preview": schedule.preview,
-            "apply": schedule_files.apply,
-            "import": schedule_files.import_,
-            "export": schedule_files.export,
-            "backfill": verbs.verb_command(_noun("schedules"), backfill),
-            "lint": schedule.lint,
-        },
-    )
+    schedule, files = _module("schedule"), _module("schedule_files")
+    backfill = _module("verbs").verb_command(_noun("schedules"), _noun("backfill", "backfills"))
+    reads = {"show": schedule.show, "preview": schedule.preview}
+    of_files = {"apply": files.apply, "import": files.import_, "export": files.export}
+    commands = {"put": schedule.put, **_commands_of("schedules"), **reads, **of_files}
+    _group(app, word, more, {**commands, "backfill": backfill, "lint": schedule.lint})
 
 
 def _add_dead_letters(app: typer.Typer, word: Word) -> None:
@@ -252,16 +225,14 @@ def _add_dead_letters(app: typer.Typer, word: Word) -> None:
     def page(found: Any, now: datetime) -> Any:
         return _module("job_page").job_page(found, now)
 
-    _add_all(
-        _group(app, word, more, verbs.listing_callback(_noun("dead_letters"))),
-        {
-            **_commands_of("dead_letters", page),
-            "causes": verbs.look_command(_noun("causes")),
-            "redrives": verbs.look_command(_noun("redrives")),
-            "stop": redrives["stop"],
-            "resume": redrives["resume"],
-        },
-    )
+    commands = {
+        **_commands_of("dead_letters", page),
+        "causes": verbs.look_command(_noun("causes", "dead_letters")),
+        "redrives": verbs.look_command(_noun("redrives")),
+        "stop": redrives["stop"],
+        "resume": redrives["resume"],
+    }
+    _group(app, word, more, commands, verbs.listing_callback(_noun("dead_letters")))
 
 
 def _add_parked(app: typer.Typer, word: Word) -> None:
@@ -271,8 +242,7 @@ def _add_parked(app: typer.Typer, word: Word) -> None:
     $ warrener parked requeue --reason unknown_job_type
     $ warrener parked drop --queue warrener.requests --before 30d --yes
     """
-    callback = _module("verbs").listing_callback(_noun("parked"))
-    _add_all(_group(app, word, more, callback), _commands_of("parked"))
+    _group(app, word, more, _commands_of("parked"), _module("verbs").listing_callback(_noun("parked")))
 
 
 def _add_breakers(app: typer.Typer, word: Word) -> None:
@@ -280,7 +250,7 @@ def _add_breakers(app: typer.Typer, word: Word) -> None:
     $ warrener breaker list
     $ warrener breaker open dependency:billing-api --for 30m
     """
-    _add_all(_group(app, word, more), _commands_of("breakers"))
+    _group(app, word, more, _commands_of("breakers"))
 
 
 def _add_escalations(app: typer.Typer, word: Word) -> None:
@@ -289,150 +259,90 @@ def _add_escalations(app: typer.Typer, word: Word) -> None:
     $ warrener escalation list
     $ warrener escalation ack 3f9a1c77e0b2
     """
-    group, commands = _group(app, word, more), _commands_of("incidents")
-    _add_all(group, {"ack" if verb == "acknowledge" else verb: body for verb, body in commands.items()})
+    commands = {
+        "ack" if verb == "acknowledge" else verb: body for verb, body in _commands_of("incidents").items()
+    }
+    group = _group(app, word, more, commands)
     _add(group, "test", _module("services").test, context_settings=_FORWARD_ALL)
 
 
-WORDS = (
-    Word("up", SERVICES, "Run a whole Warrener in this terminal.", _command("services")),
-    Word(
-        "env",
-        SERVICES,
-        "Print the exports by which programs elsewhere find the `warrener up` of this folder.",
-        _command("services"),
-    ),
-    Word(
-        "agent",
-        SERVICES,
-        "Run an agent that serves the jobs of these modules.",
-        _command("services", context_settings=_FORWARD),
-    ),
-    Word(
-        "scheduler",
-        SERVICES,
-        "Run a scheduler: it accepts requests, dispatches attempts, and decides the ticks of schedules.",
-        _command("services", context_settings=_FORWARD),
-    ),
-    Word(
-        "supervisor",
-        SERVICES,
-        "Run a supervisor: it judges the ends of attempts, retries jobs, and raises incidents.",
-        _command("services", context_settings=_FORWARD),
-    ),
-    Word("request", JOBS, "Request a job, or one per line of a file.", _command("requests")),
-    Word("cancel", JOBS, "Cancel a job, or several.", _made("jobs")),
-    Word(
-        "find",
-        INSPECT,
-        "Find a text among jobs, parked messages, schedules, queues and job types.",
-        _made("find"),
-    ),
-    Word("jobs", INSPECT, "List jobs, the newest first.", _made("jobs")),
-    Word(
-        "job",
-        INSPECT,
-        "Show one job: its state, its attempts with errors and stacks, its child jobs, and what happens "
-        "next.",
-        _command("jobs"),
-    ),
-    Word(
-        "explain",
-        INSPECT,
-        "Explain why something does not go on: the one thing that blocks it, since when, and what helps.",
-        _command("explain"),
-    ),
-    Word(
-        "trace",
-        INSPECT,
-        "Show where the time of one job went: its waits with their causes, its attempts, its child jobs.",
-        _command("trace"),
-    ),
-    Word(
-        "top",
-        INSPECT,
-        "Show the whole system: services, queues, job types, agents, breakers, incidents, schedules, "
+_ADD: Mapping[str, Callable[[typer.Typer, Word], None]] = {
+    "up": _command("services"),
+    "env": _command("services"),
+    "agent": _command("services", context_settings=_FORWARD),
+    "scheduler": _command("services", context_settings=_FORWARD),
+    "supervisor": _command("services", context_settings=_FORWARD),
+    "console": _add_console,
+    "request": _command("requests"),
+    "cancel": _command("jobs"),
+    "schedule": _add_schedules,
+    "find": _command("inspect"),
+    "jobs": _command("jobs"),
+    "job": _command("jobs"),
+    "explain": _command("inspect"),
+    "trace": _command("inspect"),
+    "top": _command("inspect"),
+    "agents": _look,
+    "queues": _look,
+    "job-types": _look,
+    "audit": _look,
+    "dead-letters": _add_dead_letters,
+    "parked": _add_parked,
+    "doctor": _command("doctor"),
+    "migrate": _command("services"),
+    "topology": _command("doctor"),
+    "breaker": _add_breakers,
+    "escalation": _add_escalations,
+}
+"""The function that adds the commands of a word; it imports the modules of this word alone."""
+_ABOUTS = {
+    SERVICES: {
+        "up": "Run a whole Warrener in this terminal.",
+        "env": "Print the exports by which programs elsewhere find the `warrener up` of this folder.",
+        "agent": "Run an agent that serves the jobs of these modules.",
+        "scheduler": "Run a scheduler: it accepts requests, dispatches attempts, and decides the ticks of "
+        "schedules.",
+        "supervisor": "Run a supervisor: it judges the ends of attempts, retries jobs, and raises incidents.",
+        "console": "Serve the console: pages about jobs, schedules and trouble, and their HTTP API.",
+    },
+    JOBS: {
+        "request": "Request a job, or one per line of a file.",
+        "cancel": "Cancel a job, or several.",
+        "schedule": "Schedules request jobs by the clock, or after events: put, pause, backfill and inspect "
+        "them.",
+    },
+    INSPECT: {
+        "find": "Find a text among jobs, parked messages, schedules, queues and job types.",
+        "jobs": "List jobs, the newest first.",
+        "job": "Show one job: its state, its attempts with errors and stacks, its child jobs, and what "
+        "happens next.",
+        "explain": "Explain why something does not go on: the one thing that blocks it, since when, and what "
+        "helps.",
+        "trace": "Show where the time of one job went: its waits with their causes, its attempts, its child "
+        "jobs.",
+        "top": "Show the whole system: services, queues, job types, agents, breakers, incidents, schedules, "
         "failures.",
-        _command("top"),
-    ),
-    Word(
-        "agents", INSPECT, "List the agents: queues, slots, running attempts, ids of their processes.", _look
-    ),
-    Word(
-        "queues",
-        INSPECT,
-        "List the queues that have jobs, agents or job types, with what waits in them.",
-        _look,
-    ),
-    Word(
-        "job-types",
-        INSPECT,
-        "List the job types that agents have announced, with their arguments and policies (schemas in JSON).",
-        _command("services", "types"),
-    ),
-    Word(
-        "audit",
-        INSPECT,
-        "List who has called which action of the console, why, and how it ended. The newest come first.",
-        _look,
-    ),
-    Word(
-        "doctor",
-        OPERATE,
-        "Check broker, topology, bindings, permissions, store, clocks, services, agents and limits of "
-        "handlers.",
-        _command("doctor"),
-    ),
-    Word(
-        "migrate",
-        OPERATE,
-        "Create the tables of the state store, or bring them to this version; safe to repeat.",
-        _command("store"),
-    ),
-    Word(
-        "topology",
-        OPERATE,
-        "Show the exchanges and queues, declare them, or compare them with the broker.",
-        _command("topology"),
-    ),
-    Word(
-        "console",
-        SERVICES,
-        "Serve the console: pages about jobs, schedules and trouble, and their HTTP API.",
-        _add_console,
-    ),
-    Word(
-        "schedule",
-        JOBS,
-        "Schedules request jobs by the clock, or after events: put, pause, backfill and inspect them.",
-        _add_schedules,
-    ),
-    Word(
-        "dead-letters",
-        INSPECT,
-        "Dead letters, jobs whose attempts are used up: list, show, redrive, drop. Without a further word it "
-        "lists them.",
-        _add_dead_letters,
-    ),
-    Word(
-        "parked",
-        INSPECT,
-        "Messages that no service could use: list, requeue, drop. Without a further word it lists them.",
-        _add_parked,
-    ),
-    Word(
-        "breaker",
-        OPERATE,
-        "Circuit breakers, which hold jobs back: list, show, open and close by hand.",
-        _add_breakers,
-    ),
-    Word(
-        "escalation",
-        OPERATE,
-        "Incidents: list, show, acknowledge, snooze, close; play an escalation policy offline.",
-        _add_escalations,
-    ),
-)
-"""All words, groups last: Typer lists them in this order. A test compares `about` with the commands."""
+        "agents": "List the agents: queues, slots, running attempts, ids of their processes.",
+        "queues": "List the queues that have jobs, agents or job types, with what waits in them.",
+        "job-types": "List the job types that agents have announced, with their arguments and policies "
+        "(schemas in JSON).",
+        "audit": "List who has called which action of the console, why, and how it ended. The newest come "
+        "first.",
+        "dead-letters": "Dead letters, jobs whose attempts are used up: list, show, redrive, drop. Without a "
+        "further word it lists them.",
+        "parked": "Messages that no service could use: list, requeue, drop. Without a further word it lists "
+        "them.",
+    },
+    OPERATE: {
+        "doctor": "Check broker, topology, bindings, permissions, store, clocks, services, agents and limits "
+        "of handlers.",
+        "migrate": "Create the tables of the state store, or bring them to this version; safe to repeat.",
+        "topology": "Show the exchanges and queues, declare them, or compare them with the broker.",
+        "breaker": "Circuit breakers, which hold jobs back: list, show, open and close by hand.",
+        "escalation": "Incidents: list, show, acknowledge, snooze, close; play an escalation policy offline.",
+    },
+}
+WORDS = [Word(name, panel, about) for panel, abouts in _ABOUTS.items() for name, about in abouts.items()]
+"""All words. A test compares `about` with the commands."""
 _ABOUT = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
 """Options that are about the whole command: it ends behind them."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warrener.context import ResolvedEndpoints, resolve_endpoints, run
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.operations.masking import Masker
 from warrener.operations.noun import (
     ActionBody,
@@ -30,6 +31,7 @@ from warrener.operations.noun import (
     Verb,
 )
 from warrener.options import (
+    DEFAULT_REASON,
     DEFAULT_REPLY_TIMEOUT,
     Broker,
     By,
@@ -38,6 +40,7 @@ from warrener.options import (
     ReplyTimeout,
     Store,
     current_user,
+    option,
     report_invalid_fields,
 )
 from warrener.render.screen import err, facts_grid, one_line, out, print_json, table
@@ -59,8 +62,8 @@ _KINDS: Mapping[Any, tuple[type, str | None]] = {
 }
 """Types of fields by the types and words of their options; all others are texts that the model reads."""
 _OF_PREVIEWS = {
-    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Do it, not only show it.")], False),
-    "is_dry": (Annotated[bool, typer.Option("--dry-run", help="Only show it, with counts by group.")], False),
+    "yes": (Annotated[bool, option("--yes -y", "Do it, not only show it.")], False),
+    "is_dry": (Annotated[bool, option("--dry-run", "Only show it, with counts by group.")], False),
 }
 _OF_READS = {"store": (Store, None), "as_json": (Json, False)}
 _OF_VERBS = {
@@ -83,18 +86,17 @@ def look_command(noun: Noun) -> Command:
     """Make the one command that lists a noun, or shows what its argument names."""
     if noun.read is None:
         return _list_command(noun)
-    show_one = _show_command(noun, None)
-    list_all = _list_command(noun)
+    list_all, show_one, shared = _list_command(noun), _show_command(noun, None), options_of_reads(noun)
 
     def command(key: str | None, **given: Any) -> None:
         if key is None:
             list_all(**given)
         else:
-            show_one(key, **{name: value for name, value in given.items() if name in options_of_reads(noun)})
+            show_one(key, **{name: given[name] for name in shared})
 
     argument = typer.Argument(metavar=noun.key.upper(), help=noun.key_help)
-    options = {**options_of(noun.query), **options_of_reads(noun)}
-    return finished(command, noun.list, {"key": (Annotated[str | None, argument], None)}, options)
+    key = {"key": (Annotated[str | None, argument], None)}
+    return finished(command, noun.list, key, options_of(noun.query) | options_of_reads(noun))
 
 
 def listing_callback(noun: Noun) -> Command:
@@ -105,8 +107,8 @@ def listing_callback(noun: Noun) -> Command:
         if context.invoked_subcommand is None:
             list_all(**given)
 
-    options = {**options_of(noun.query), **options_of_reads(noun)}
-    return finished(command, noun.list, {"context": (typer.Context, Parameter.empty)}, options)
+    context = {"context": (typer.Context, Parameter.empty)}
+    return finished(command, noun.list, context, options_of(noun.query) | options_of_reads(noun))
 
 
 def list_nouns(noun: Noun, query: BaseModel, endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
@@ -144,7 +146,7 @@ def _list_command(noun: Noun) -> Command:
         query = validated(noun.query, given)
         list_nouns(noun, query, resolve_endpoints(broker, store), as_json=as_json)
 
-    return finished(command, noun.list, {}, {**options_of(noun.query), **options_of_reads(noun)})
+    return finished(command, noun.list, {}, options_of(noun.query) | options_of_reads(noun))
 
 
 def _show_command(noun: Noun, page: Page | None) -> Command:
@@ -167,7 +169,9 @@ def options_of_reads(noun: Noun) -> dict[str, tuple[Any, Any]]:
 
 
 def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
-    """Make the command of a verb."""
+    """Make the command of a verb. A dry run needs no reason, though the verb does."""
+    reason = verb.body.model_fields["reason"]
+    needs_reason = reason.is_required() and verb.preview is not None
 
     def command(
         key: str = "",
@@ -183,22 +187,17 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
         is_dry: bool = False,
         **given: Any,
     ) -> None:
+        if needs_reason and is_dry:
+            given["reason"] = given["reason"] or DEFAULT_REASON
+        elif needs_reason and not given["reason"]:
+            raise UsageError("expected --reason, got none", do="give one; a dry run needs none")
         body = validated(verb.body, given | ({verb.keys: keys} if verb.keys else {}))
-        who, endpoints = by or current_user(), resolve_endpoints(broker, store)
-
-        def call(backend: Backend, progress: Callable[[str], object] | None = None) -> Call[Any]:
-            return Call(
-                backend=backend,
-                key=key,
-                by=who,
-                body=body,
-                reply_timeout=None if no_wait else timeout,
-                progress=progress,
-            )
-
+        who, reply_timeout = by or current_user(), None if no_wait else timeout
+        call: partial[Call[Any]] = partial(Call, key=key, by=who, body=body, reply_timeout=reply_timeout)
+        endpoints = resolve_endpoints(broker, store)
         preview = verb.preview
         if preview is not None and (is_dry or not yes):
-            shown = with_backend(endpoints, lambda backend: preview(call(backend)))
+            shown = with_backend(endpoints, lambda backend: preview(call(backend=backend)))
             _print_preview(noun, verb, shown, as_json=as_json)
             return
         with err().status("[soft]confirmed by the broker; a service carries it out[/]") as status:
@@ -206,7 +205,7 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
 
             async def perform(backend: Backend) -> Outcome:
                 try:
-                    return await verb.carry_out(call(backend, progress))
+                    return await verb.carry_out(call(backend=backend, progress=progress))
                 except asyncio.CancelledError:
                     err().print(f"[warning]![/] waiting ended; {verb.goes_on.format(key=key)}")
                     raise
@@ -221,17 +220,21 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
         sentence = unconfirmed if accepted is None else outcome.sentence
         if as_json:
             print_json(OutcomeBody(accepted=accepted, sentence=sentence, details=dict(outcome.details)))
-        elif accepted is not False:
+        elif accepted is False:
+            raise CommandError(sentence, code=ExitCode.NOT_SUCCESSFUL)
+        else:
             err().print(Text.assemble(("✓ ", "good"), sentence), soft_wrap=True)
         if accepted is False:
-            if not as_json:
-                raise CommandError(sentence, code=ExitCode.NOT_SUCCESSFUL)
             raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
     several = typer.Argument(metavar="ID", help=f"{noun.key_help} Any number.")
     arguments = {"keys": (Annotated[list[str] | None, several], None)} if verb.keys else _key_of(noun)
+    fields = options_of(verb.body, without=verb.keys)
+    if needs_reason:
+        about = f"{reason.description} A dry run needs none."
+        fields["reason"] = _option("reason", FieldInfo(default=None, description=about))
     options = {
-        **options_of(verb.body, without=verb.keys),
+        **fields,
         **(_OF_PREVIEWS if verb.preview else {}),
         **({"by": (By, None)} if verb.signed else {}),
         **_OF_VERBS,
@@ -251,11 +254,7 @@ def _print_preview(noun: Noun, verb: Verb[Any], shown: Preview, *, as_json: bool
 
 
 def _groups_table(noun: Noun, groups: Sequence[Mapping[str, Any]]) -> Table:
-    numbers = [name for name, value in groups[0].items() if isinstance(value, int)]
-    made, now = table(*groups[0], right=numbers), datetime.now(UTC)
-    for group in groups:
-        made.add_row(*(cell(noun.tones, name, value, now) for name, value in group.items()))
-    return made
+    return _table(noun.tones, {name: name for name in groups[0]}, [*map(dict, groups)], datetime.now(UTC))
 
 
 def with_backend(
@@ -287,17 +286,10 @@ def finished(
     """Give a command the help of the operation behind it, and the parameters that Typer reads."""
     command.__doc__ = described_by.__doc__
     command.__annotations__ = {}
+    by_place, by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+    named = [(by_place, *one) for one in arguments.items()] + [(by_name, *one) for one in options.items()]
     command.__signature__ = Signature(  # type: ignore[attr-defined] # what Typer reads
-        [
-            *(
-                Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind, default=default)
-                for name, (kind, default) in arguments.items()
-            ),
-            *(
-                Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-                for name, (kind, default) in options.items()
-            ),
-        ]
+        [Parameter(name, way, annotation=kind, default=default) for way, name, (kind, default) in named]
     )
     return command
 
@@ -321,10 +313,10 @@ def _option(name: str, field: FieldInfo) -> tuple[Any, Any]:
     flags = [one for one in field.metadata if isinstance(one, Flag)] or [Flag(f"--{name.replace('_', '-')}")]
     default = field.default if isinstance(field.default, str | int | float) else None
     is_shown = not field.is_required() and default not in (None, "", False)
-    words = [word for one in flags[:1] for word in (one.word, one.short) if word]
-    option = typer.Option(*words, metavar=metavar, help=field.description, show_default=is_shown)
+    names = f"{flags[0].word} {flags[0].short or ''}"
+    described = option(names, field.description or "", metavar, show_default=is_shown)
     given: Any = kind if field.is_required() else kind | None
-    return Annotated[given, option], ... if field.is_required() else default
+    return Annotated[given, described], ... if field.is_required() else default
 
 
 def validated(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
@@ -337,15 +329,27 @@ def validated(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
 
 def table_of(noun: Noun, rows: Sequence[Any], now: datetime) -> Table:
     """Things, one a line, by the columns of their noun."""
-    numbers = [label for label, name in noun.columns.items() if isinstance(value_of(rows[0], name), int)]
-    made = table(*noun.columns, right=numbers)
+    return _table(noun.tones, noun.columns, rows, now)
+
+
+def _table(
+    tones: Mapping[str, Tone],
+    columns: Mapping[str, str | Callable[[Any], Any]],
+    rows: Sequence[Any],
+    now: datetime,
+) -> Table:
+    numbers = [label for label, name in columns.items() if isinstance(value_of(rows[0], name), int)]
+    made = table(*columns, right=numbers)
     for row in rows:
-        made.add_row(*(cell(noun.tones, name, value_of(row, name), now) for name in noun.columns.values()))
+        made.add_row(*(cell(tones, name, value_of(row, name), now) for name in columns.values()))
     return made
 
 
-def value_of(row: object, name: str | Callable[[Any], Any]) -> Any:
-    return getattr(row, name) if isinstance(name, str) else name(row)
+def value_of(row: Any, name: str | Callable[[Any], Any]) -> Any:
+    """The value of a column: a field of the row, an entry of it, or a function of it."""
+    if callable(name):
+        return name(row)
+    return cast("dict[str, Any]", row)[name] if isinstance(row, dict) else getattr(row, name)
 
 
 def _page(noun: Noun, found: BaseModel, now: datetime) -> Group:
@@ -358,7 +362,9 @@ def _page(noun: Noun, found: BaseModel, now: datetime) -> Group:
         if name in (noun.key, "state") or value in (None, "", False, [], {}):
             continue
         if isinstance(value, list) and isinstance(value[0], BaseModel):
-            below += [Text(label, style="soft"), _nested(noun, cast("list[BaseModel]", value), now)]
+            fields = {field.replace("_", " "): field for field in type(value[0]).model_fields}
+            nested = _table(noun.tones, fields, cast("list[BaseModel]", value), now)
+            below += [Text(label, style="soft"), Padding(nested, (0, 0, 1, 2), expand=False)]
         elif isinstance(value, datetime):
             grid.add_row(label, f"{clock(value)}, {ago(value, now)}")
         else:
@@ -366,14 +372,6 @@ def _page(noun: Noun, found: BaseModel, now: datetime) -> Group:
     state = cell(noun.tones, "state", getattr(found, "state", ""), now)
     head = Text.assemble(state, "  ", (str(getattr(found, noun.key)), "key"))
     return Group(head, Padding(grid, (1, 0, 0, 2), expand=False), *below)
-
-
-def _nested(noun: Noun, rows: list[BaseModel], now: datetime) -> Padding:
-    names = list(type(rows[0]).model_fields)
-    made = table(*(name.replace("_", " ") for name in names))
-    for row in rows:
-        made.add_row(*(cell(noun.tones, name, getattr(row, name), now) for name in names))
-    return Padding(made, (0, 0, 1, 2), expand=False)
 
 
 def cell(tones: Mapping[str, Tone], name: str | Callable[[Any], Any], value: Any, now: datetime) -> Text:

@@ -4,13 +4,12 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from warrener.errors import NothingFound
 from warrener.explanations.facts import free_slots
-from warrener.operations.masked_rows import mask_attempt, mask_job
-from warrener.operations.masking import Masker
-from warrener.operations.noun import Backend, Flag, Noun, fields_from
+from warrener.operations.masking import Masker, mask_attempt, mask_job
+from warrener.operations.noun import Backend, Flag, Noun, NounQuery, fields_from
 from warrener.render.tones import Tone
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import SILENT_AFTER, AgentRow
@@ -23,10 +22,8 @@ _MAX_LOST = 20
 AgentState = Literal["alive", "draining", "in trouble", "silent"]
 
 
-class AgentsQuery(BaseModel):
+class AgentsQuery(NounQuery):
     """The agents to list."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     q: Annotated[str, Flag("--id")] = Field(default="", max_length=200, description="Part of the id.")
     queue: str = Field(default="", max_length=200, description="Queue that they serve.")
@@ -59,7 +56,6 @@ class AgentSummary(BaseModel):
 
     @property
     def up_for(self) -> timedelta:
-        """The time from its start to its last heartbeat."""
         return self.last_seen_at - self.started_at
 
 
@@ -115,7 +111,6 @@ async def list_agents(backend: Backend, query: AgentsQuery) -> AgentsPage:
 
 
 async def find_agents(backend: Backend, query: AgentsQuery) -> list[AgentSummary]:
-    """Find all agents of a query, however many there are."""
     now = await backend.now()
     rows = await backend.store.agents(None if query.all else now - _SHOWN)
     return [

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from warrener.operations.noun import Backend, ListQuery, Noun, fields_from, read_position, write_position
+from warrener.operations.noun import Backend, ListQuery, Noun, cut_page, fields_from, read_position
 from warrener.operations.roles import Role
 from warrener.render.tones import Tone
 from warrener_store.audit.rows import AuditFilter, AuditOutcome, AuditPosition
@@ -64,16 +64,13 @@ async def list_records(backend: Backend, query: AuditQuery) -> AuditPage:
     position = read_position(query.after, UUID)
     after = None if position is None else AuditPosition(*position)
     found = await backend.store.audit_records(which, query.limit + 1, after)
-    shown, hide = found[: query.limit], backend.masker.text
-    return AuditPage(
-        records=[
-            AuditEntry.model_validate(
-                fields_from(AuditEntry, one) | {"reason": hide(one.reason), "sentence": hide(one.sentence)}
-            )
-            for one in shown
-        ],
-        next=write_position(shown[-1].recorded_at, shown[-1].record_id) if len(found) > len(shown) else None,
-    )
+    shown, following = cut_page(found, query.limit, lambda one: (one.recorded_at, one.record_id))
+    hide = backend.masker.text
+    records = [
+        fields_from(AuditEntry, one) | {"reason": hide(one.reason), "sentence": hide(one.sentence)}
+        for one in shown
+    ]
+    return AuditPage(records=[AuditEntry.model_validate(one) for one in records], next=following)
 
 
 AUDIT = Noun(

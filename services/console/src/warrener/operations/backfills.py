@@ -1,17 +1,20 @@
 """Backfills: the jobs of past ticks that have none."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 from pydantic import Field
+from rich.table import Table
+from rich.text import Text
 
 from warrener.errors import CommandError
 from warrener.operations.noun import ActionBody, Backend, Call, Flag, Outcome, Verb
-from warrener.render.schedule_plans import span_table
+from warrener.render.screen import table
 from warrener.schedules.backfill import (
     BackfillSpan,
+    BackfillTick,
     BackfillTickStatus,
     backfill_data,
     count_remaining,
@@ -97,8 +100,21 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
         details={"dry_run": body.dry_run, "jobs": jobs, "ticks": span.ticks},
         location=None if body.dry_run else f"/schedules/{name}/backfill?{query}",
         unconfirmed=sentence,
-        shown=span_table(span.ticks) if body.dry_run else None,
+        shown=_span_table(span.ticks) if body.dry_run else None,
     )
+
+
+def _span_table(ticks: Sequence[BackfillTick]) -> Table:
+    made = table("nominal time", "status", "job")
+    for tick in ticks:
+        style = "live" if tick.status is BackfillTickStatus.REQUESTED else "soft"
+        job = "" if tick.job_id is None else str(tick.job_id)
+        made.add_row(
+            f"{tick.nominal_at:%Y-%m-%d %H:%M:%S}Z",
+            Text(tick.status.value.replace("_", " "), style=style),
+            job,
+        )
+    return made
 
 
 async def follow_backfill(store: "Store", span: BackfillSpan, progress: Callable[[str], object]) -> None:
@@ -130,9 +146,5 @@ def _sentence(span: BackfillSpan, body: Backfill) -> str:
     return f"{len(span.requested):,} jobs {done}{rest}"
 
 
-BACKFILL: Verb[Any] = Verb(
-    word="backfill",
-    body=Backfill,
-    perform=backfill_schedule,
-    goes_on="the backfill goes on: warrener schedule show {key}, or the same command again",
-)
+_GOES_ON = "the backfill goes on: warrener schedule show {key}, or the same command again"
+BACKFILL: Verb[Any] = Verb("backfill", Backfill, backfill_schedule, goes_on=_GOES_ON)

@@ -182,8 +182,8 @@ BREAKERS = Noun(
     list=list_breakers,
     read=read_breaker,
     verbs=(
-        Verb(word="open", body=OpenBreaker, perform=open_breaker, reads=False),
-        Verb(word="close", body=ActionBody, perform=close_breaker, reads=False),
+        Verb("open", OpenBreaker, open_breaker, reads=False),
+        Verb("close", ActionBody, close_breaker, reads=False),
     ),
     columns={
         "breaker": "name",

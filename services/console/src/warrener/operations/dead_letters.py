@@ -1,15 +1,15 @@
-"""Dead letters: jobs whose attempts are used up. They are redriven or dropped, many at a time."""
+"""Dead letters, jobs whose attempts are used up, and their causes; redriven or dropped, many at a time."""
 
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, model_validator
 
 from warrener.errors import NothingFound
-from warrener.operations.causes import find_fingerprint
 from warrener.operations.job import JobDetails, read_job
-from warrener.operations.masked_rows import mask_dead_letter
+from warrener.operations.masking import mask_dead_letter
 from warrener.operations.noun import (
     Backend,
     Call,
@@ -17,13 +17,14 @@ from warrener.operations.noun import (
     Keys,
     ListQuery,
     Noun,
+    NounQuery,
     Outcome,
     Preview,
     Selection,
     Time,
     Verb,
+    cut_page,
     read_position,
-    write_position,
 )
 from warrener.operations.redrives import start
 from warrener.operations.roles import Role
@@ -38,9 +39,22 @@ from warrener_contracts.events import (
     JobRedriveRequestedData,
     JsonObject,
 )
-from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetter, DeadLetterFilter, DeadLetterState
+from warrener_store.dead_letters.rows import (
+    MAX_COUNTED_DEATHS,
+    UNRESOLVED,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterState,
+    UnresolvedCause,
+)
+
+if TYPE_CHECKING:
+    from warrener_store import Store
 
 _MAX_GROUPS = 10_000
+_PART, _PARTS = timedelta(hours=6), 28
+NO_CAUSE = "none"
+"""Stands in an address for the empty fingerprint of deaths whose cause is not known."""
 _CAUSE = "Cause of death; its beginning is enough."
 _SINCE = "Maximum time since the death, such as 2h."
 
@@ -85,11 +99,9 @@ async def list_dead_letters(backend: Backend, query: DeadLettersQuery) -> DeadLe
         limit=query.limit + 1,
     )
     found = await backend.store.dead_letter_store.list_dead_letters(which)
-    shown = [mask_dead_letter(backend.masker, one) for one in found[: query.limit]]
-    more = len(found) > len(shown)
-    return DeadLettersPage(
-        dead_letters=shown, next=write_position(shown[-1].died_at, shown[-1].job_id) if more else None
-    )
+    shown, following = cut_page(found, query.limit, lambda one: (one.died_at, one.job_id))
+    masked = [mask_dead_letter(backend.masker, one) for one in shown]
+    return DeadLettersPage(dead_letters=masked, next=following)
 
 
 async def read_dead_letter(backend: Backend, job_id: str) -> JobDetails:
@@ -106,7 +118,7 @@ async def read_dead_letter(backend: Backend, job_id: str) -> JobDetails:
             f"expected a dead job, got {found.job_id}, which is {found.state.value}",
             do=f"look with `warrener job {found.job_id}`",
         )
-    return found.model_copy(update={"next": next_action(found.dead_letter)})
+    return found
 
 
 async def read_example(backend: Backend, job_id: UUID) -> tuple[DeadLetter, JsonObject]:
@@ -117,26 +129,6 @@ async def read_example(backend: Backend, job_id: UUID) -> tuple[DeadLetter, Json
     if not found or job is None:
         raise NothingFound(f"expected a dead job, got {job_id}, which is no longer stored")
     return mask_dead_letter(backend.masker, found[0]), backend.masker.value(job.arguments)
-
-
-def next_action(dead_letter: DeadLetter) -> str:
-    """The next action on a dead letter, and who takes it."""
-    end = str(dead_letter.job_id)[-8:]
-    match dead_letter.state:
-        case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REJECTED:
-            return (
-                f"mend the cause, then: warrener dead-letters redrive {end} --dry-run; "
-                f'or: warrener dead-letters drop {end} --reason "…"'
-            )
-        case DeadLetterState.CLAIMED:
-            return "a redrive redrives it: warrener dead-letters redrives"
-        case DeadLetterState.REDRIVEN:
-            return f"redriven: warrener job {str(dead_letter.redriven_as)[-8:]}"
-        case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
-            successor = str(dead_letter.redriven_as)[-8:]
-            return f"it died again, and has another dead letter: warrener dead-letters show {successor}"
-        case _:
-            return f"nothing: it is {dead_letter.state.value}"
 
 
 # -- verbs -------------------------------------------------------------------------------------------------
@@ -161,7 +153,6 @@ class _Selection(Selection):
 
     @property
     def conditions(self) -> str:
-        """The cause and the job type."""
         return " ".join(filter(None, (self.fingerprint, self.job_type))) or "all"
 
 
@@ -276,16 +267,8 @@ DEAD_LETTERS = Noun(
     list=list_dead_letters,
     read=read_dead_letter,
     verbs=(
-        Verb(word="redrive", body=RedriveBody, perform=redrive, signed=True, keys="ids"),
-        Verb(
-            word="drop",
-            body=DropBody,
-            perform=drop,
-            role=Role.ADMIN,
-            signed=True,
-            keys="ids",
-            preview=preview,
-        ),
+        Verb("redrive", RedriveBody, redrive, signed=True, keys="ids"),
+        Verb("drop", DropBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
     ),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
@@ -309,4 +292,144 @@ DEAD_LETTERS = Noun(
         DeadLetterState.OPEN: Tone.ERROR,
     },
     empty="No dead letter matches.",
+)
+
+
+# -- causes ------------------------------------------------------------------------------------------------
+
+
+class CausesQuery(NounQuery):
+    """The causes to list."""
+
+    job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
+    limit: Annotated[int, Flag("--limit", "-n")] = Field(
+        default=50, ge=1, le=1000, description="Maximum number of causes, that of the last death first."
+    )
+
+
+class CauseError(BaseModel):
+    """The error of the last death, without its stack."""
+
+    type: str
+    message: str
+
+
+class DeathCause(BaseModel):
+    """A cause of death and its unresolved dead letters."""
+
+    fingerprint: str
+    job_type: str
+    dead_letters: int = Field(description="Its unresolved dead letters.")
+    is_counted: bool = Field(description="False: there are more than `dead_letters`.")
+    first_died_at: datetime
+    last_died_at: datetime
+    example: UUID = Field(description="The dead job that died last.")
+    reason: str
+    error: CauseError | None
+    deaths: list[int] = Field(description="Numbers of deaths in the equal parts of the last week.")
+
+    @property
+    def why(self) -> str:
+        return f"{self.error.type}: {self.error.message}" if self.error else self.reason
+
+
+class CausesPage(BaseModel):
+    """Causes of unresolved dead letters, that of the last death first."""
+
+    causes: list[DeathCause]
+
+
+async def list_causes(backend: Backend, query: CausesQuery) -> CausesPage:
+    """List the causes of unresolved dead letters, that of the last death first, or show one.
+
+    $ warrener dead-letters causes
+    $ warrener dead-letters causes 9f86d0
+    """
+    return CausesPage(causes=await _unresolved(backend, query.limit, job_type=query.job_type or None))
+
+
+async def read_cause(backend: Backend, fingerprint: str) -> DeathCause:
+    """Show one cause, also one whose dead letters were all redriven or dropped. `none`: that of deaths whose
+    cause is not known."""
+    wanted = await find_fingerprint(backend.store, fingerprint)
+    found = await _unresolved(backend, 1, fingerprint=wanted)
+    if found:
+        return found[0]
+    which = DeadLetterFilter(states=(), fingerprint=wanted, limit=1)
+    groups = await backend.store.dead_letter_store.group_dead_letters(which)
+    if not groups:
+        raise NothingFound(
+            f"expected the cause of a dead letter, got {fingerprint!r:.40}: no dead letter has it"
+        )
+    last = groups[0].example
+    cause = UnresolvedCause(
+        fingerprint=wanted, dead_letters=0, first_died_at=groups[0].first_died_at, example=last, deaths={}
+    )
+    return _cause(cause, mask_dead_letter(backend.masker, last), last.died_at)
+
+
+async def _unresolved(
+    backend: Backend, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
+) -> list[DeathCause]:
+    now = await backend.now()
+    found = await backend.store.dead_letter_store.unresolved_causes(
+        now - _PART * _PARTS, limit, fingerprint=fingerprint, job_type=job_type
+    )
+    return [_cause(cause, mask_dead_letter(backend.masker, cause.example), now) for cause in found]
+
+
+def _cause(cause: UnresolvedCause, example: DeadLetter, now: datetime) -> DeathCause:
+    deaths = [0] * _PARTS
+    for hour, count in cause.deaths.items():
+        part = int((now - hour) / _PART)
+        if 0 <= part < _PARTS:
+            deaths[-1 - part] += count
+    error = example.error
+    return DeathCause(
+        fingerprint=cause.fingerprint,
+        job_type=example.job_type,
+        dead_letters=cause.dead_letters,
+        is_counted=cause.dead_letters < MAX_COUNTED_DEATHS,
+        first_died_at=cause.first_died_at,
+        last_died_at=example.died_at,
+        example=example.job_id,
+        reason=example.reason,
+        error=error and CauseError(type=error.type, message=error.message[:300]),
+        deaths=deaths,
+    )
+
+
+async def find_fingerprint(store: "Store", text: str) -> str:
+    """Find the one fingerprint that begins like this; a whole one stands for itself. Raises NothingFound."""
+    if text == NO_CAUSE or len(text) == 12:
+        return "" if text == NO_CAUSE else text
+    groups = await store.dead_letter_store.group_dead_letters(DeadLetterFilter(states=(), limit=_MAX_GROUPS))
+    found = {group.fingerprint for group in groups if group.fingerprint.startswith(text.lower())}
+    if len(found) != 1:
+        raise NothingFound(
+            f"expected one cause that begins with {text!r:.40}, got {len(found) or 'none'}",
+            do="see `warrener dead-letters causes`",
+        )
+    return found.pop()
+
+
+CAUSES = Noun(
+    word="cause",
+    command="dead-letters causes",
+    plural="causes",
+    key="fingerprint",
+    key_help="Fingerprint of the cause; its beginning is enough.",
+    query=CausesQuery,
+    list=list_causes,
+    read=read_cause,
+    columns={
+        "cause": "fingerprint",
+        "type": "job_type",
+        "jobs": "dead_letters",
+        "first": "first_died_at",
+        "last": "last_died_at",
+        "example": lambda one: str(one.example)[-8:],
+        "why": lambda one: one.why,
+    },
+    empty="No dead letter is open.",
 )

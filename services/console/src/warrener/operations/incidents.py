@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from warrener.errors import CommandError, ExitCode, NothingFound
+from warrener.errors import NothingFound, UsageError
 from warrener.operations.noun import (
     ActionBody,
     Backend,
@@ -16,9 +16,9 @@ from warrener.operations.noun import (
     Noun,
     Outcome,
     Verb,
+    cut_page,
     fields_from,
     read_position,
-    write_position,
 )
 from warrener.render.tones import Tone
 from warrener_contracts.fields import Duration, JsonObject, parse_duration
@@ -74,7 +74,6 @@ class Incident(BaseModel):
 
     @property
     def about(self) -> str:
-        """The job type that it is about, else its subject."""
         return self.job_type or self.subject
 
 
@@ -130,13 +129,9 @@ async def list_incidents(backend: Backend, query: IncidentsQuery) -> IncidentsPa
     after = None if position is None else IncidentPosition(*position)
     which = IncidentFilter(closed=query.closed, after=after, limit=query.limit + 1)
     rows = await backend.store.escalations.incidents(which)
-    shown = rows[: query.limit]
-    return IncidentsPage(
-        incidents=[Incident.model_validate(_fields(row, now, backend)) for row in shown],
-        next=write_position(shown[-1].last_seen_at, shown[-1].fingerprint)
-        if len(rows) > len(shown)
-        else None,
-    )
+    shown, following = cut_page(rows, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
+    incidents = [Incident.model_validate(_fields(row, now, backend)) for row in shown]
+    return IncidentsPage(incidents=incidents, next=following)
 
 
 def _fields(row: IncidentRow, now: datetime, backend: Backend) -> dict[str, Any]:
@@ -177,10 +172,9 @@ async def _fingerprint(backend: Backend, text: str) -> str:
     searched = await incidents.incidents(IncidentFilter(limit=_MAX_SEARCHED))
     found = [row.fingerprint for row in searched if row.fingerprint.startswith(text)]
     if found and (len(text) < _MIN_PREFIX or len(found) > 1):
-        raise CommandError(
+        raise UsageError(
             f"expected one open incident whose fingerprint begins with {text!r:.210}, got {len(found)}",
             do=_WHERE,
-            code=ExitCode.USAGE,
         )
     return found[0] if found else text
 
@@ -221,53 +215,33 @@ def policy_steps(row: IncidentRow, versions: list[PolicyVersionRow]) -> list[Pol
     The store has the time of the next step alone. The step before it was done that long ago as the next one
     waits; the times of earlier steps follow from the policy.
     """
-    steps = _steps_of(row, versions)
-    waits = [_duration(step.get("after")) for step in steps]
-    times = _step_times(row, waits)
-    return [
-        PolicyStep(
-            number=place + 1,
-            do=str(step.get("do", "")),
-            words=_step_words(step),
-            after=waits[place],
-            state=_step_state(row, place),
-            at=times[place][0],
-            is_exact=times[place][1],
-        )
-        for place, step in enumerate(steps)
-    ]
-
-
-def _steps_of(row: IncidentRow, versions: list[PolicyVersionRow]) -> list[Mapping[str, Any]]:
     version = next((one for one in versions if one.version == row.policy_version), None)
     policy: object = version.definition.get("policy") if version is not None else None
-    steps: object = policy.get("steps") if is_object(policy) else None
-    return [step for step in steps if is_object(step)] if is_array(steps) else []
-
-
-def _step_times(row: IncidentRow, waits: list[timedelta]) -> list[tuple[datetime | None, bool]]:
-    times: list[tuple[datetime | None, bool]] = []
-    at = row.first_seen_at
+    given: object = policy.get("steps") if is_object(policy) else None
+    steps = [step for step in given if is_object(step)] if is_array(given) else []
+    waits = [_duration(step.get("after")) for step in steps]
     is_waiting = row.step < len(waits) and not row.failed_tries  # for the time since the step before
-    for place, wait in enumerate(waits):
-        at += wait
-        is_exact = place == row.step
-        if place == row.step and row.due_at is not None:
+    found, at, is_over = list[PolicyStep](), row.first_seen_at, row.closed_at is not None
+    for place, step in enumerate(steps):
+        at, is_next, is_done = at + waits[place], place == row.step, place < row.step
+        is_exact = is_next
+        if is_next and row.due_at is not None:
             at = row.due_at
         elif place == row.step - 1 and is_waiting and row.due_at is not None:
             at, is_exact = row.due_at - waits[row.step], True
-        times.append((at, is_exact))
-    if row.closed_at is not None:
-        return [(moment if place < row.step else None, exact) for place, (moment, exact) in enumerate(times)]
-    return times
-
-
-def _step_state(row: IncidentRow, place: int) -> StepState:
-    if place < row.step:
-        return "done"
-    if row.closed_at is not None:
-        return "not needed"
-    return "next" if place == row.step else "planned"
+        ahead: StepState = "not needed" if is_over else "next" if is_next else "planned"
+        found.append(
+            PolicyStep(
+                number=place + 1,
+                do=str(step.get("do", "")),
+                words=_step_words(step),
+                after=waits[place],
+                state="done" if is_done else ahead,
+                at=None if is_over and not is_done else at,
+                is_exact=is_exact,
+            )
+        )
+    return found
 
 
 def _step_words(step: Mapping[str, Any]) -> str:
@@ -380,9 +354,9 @@ INCIDENTS = Noun(
     list=list_incidents,
     read=read_incident,
     verbs=(
-        Verb(word="acknowledge", body=ActionBody, perform=acknowledge, signed=True),
-        Verb(word="snooze", body=SnoozeIncident, perform=snooze, signed=True),
-        Verb(word="close", body=ActionBody, perform=close, signed=True),
+        Verb("acknowledge", ActionBody, acknowledge, signed=True),
+        Verb("snooze", SnoozeIncident, snooze, signed=True),
+        Verb("close", ActionBody, close, signed=True),
     ),
     columns={
         "incident": "fingerprint",

@@ -12,7 +12,7 @@ from warrener.explanations import explain
 from warrener.explanations.explanation import Explanation
 from warrener.gathering import gather_job
 from warrener.operations.jobs import JOBS, JobSelection, ListedJob, job_fields, job_of, select_jobs
-from warrener.operations.masked_rows import mask_attempt, mask_dead_letter, mask_explanation
+from warrener.operations.masking import mask_attempt, mask_dead_letter, mask_explanation
 from warrener.operations.noun import Backend, Call, Outcome, Verb
 from warrener.operations.redrives import Redrive, redrive_of, start
 from warrener.options import read_object
@@ -159,7 +159,5 @@ async def redrive_jobs(call: Call[RedriveJobsBody]) -> Outcome:
 
 
 JOB = replace(
-    JOBS,
-    read=read_job,
-    verbs=(*JOBS.verbs, Verb(word="redrive", body=RedriveJobsBody, perform=redrive_jobs, keys="ids")),
+    JOBS, read=read_job, verbs=(*JOBS.verbs, Verb("redrive", RedriveJobsBody, redrive_jobs, keys="ids"))
 )

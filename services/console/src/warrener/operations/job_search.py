@@ -1,9 +1,8 @@
-"""The jobs that `warrener jobs` and the console list: state, type, parent and time go by indexes, the rest is
-compared."""
+"""The search behind every list of jobs: state, type, parent and time go by indexes, the rest is compared."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -23,20 +22,10 @@ _GROWTH = 6
 
 @dataclass(frozen=True, slots=True)
 class JobSearch:
-    """The jobs to list. `which` selects by index; the other fields are compared row by row."""
+    """The jobs to list. `which` selects by index; None of `matching`: the indexes alone select."""
 
     which: JobFilter
-    queue: str | None = None
-    source: str | None = None
-    trace: str | None = None
-    error: str | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     matching: Callable[[JobRow], bool] | None = None
-
-    @property
-    def compares_rows(self) -> bool:
-        """True if the indexes alone do not select."""
-        return any((self.queue, self.source, self.trace, self.error, self.arguments, self.matching))
 
     def lists(self, row: JobRow) -> bool:
         """True if the row is one of them, also by what the indexes select."""
@@ -47,17 +36,6 @@ class JobSearch:
             and which.parent_id in (None, row.parent_id)
             and (which.accepted_from is None or row.accepted_at >= which.accepted_from)
             and (which.accepted_until is None or row.accepted_at <= which.accepted_until)
-            and self.matches(row)
-        )
-
-    def matches(self, row: JobRow) -> bool:
-        """True if the row is one of them, of those that the indexes select."""
-        return (
-            self.queue in (None, row.queue)
-            and self.source in (None, row.source)
-            and (self.trace is None or _has_trace(row, self.trace))
-            and (self.error is None or _has_error(row, self.error))
-            and all(_is_value(row.arguments, name, value) for name, value in self.arguments.items())
             and (self.matching is None or self.matching(row))
         )
 
@@ -77,13 +55,13 @@ class FoundJobs:
 async def find_jobs(store: "StateStore", search: JobSearch, *, max_examined: int = MAX_EXAMINED) -> FoundJobs:
     """Look at the jobs that the indexes select, the newest first, until enough match."""
     limit = search.which.limit
-    if not search.compares_rows:
+    if search.matching is None:
         rows = await store.list_jobs(replace(search.which, limit=limit + 1))
         return FoundJobs(rows[:limit], before=rows[limit - 1].job_id if len(rows) > limit else None)
     found: list[JobRow] = []
     examined = 0
     async for page in _pages(store, search.which, min(_PAGE_SIZE, max_examined)):
-        found += filter(search.matches, page)
+        found += filter(search.matching, page)
         examined += len(page)
         if len(found) >= limit:
             return FoundJobs(found[:limit], before=found[limit - 1].job_id)
@@ -123,15 +101,7 @@ async def _newest_moment(store: "StateStore", which: JobFilter) -> datetime | No
     return rows[0].accepted_at if rows else None
 
 
-def _has_trace(row: JobRow, trace: str) -> bool:
-    return row.traceparent is not None and row.traceparent.split("-")[1].startswith(trace.lower())
-
-
-def _has_error(row: JobRow, text: str) -> bool:
-    return row.error is not None and text.lower() in f"{row.error.type}: {row.error.message}".lower()
-
-
-def _is_value(arguments: Mapping[str, Any], path: str, wanted: Any) -> bool:
+def has_argument(arguments: Mapping[str, Any], path: str, wanted: Any) -> bool:
     """True if the argument has this value, or this text; dots lead into objects."""
     found: Any = arguments
     for name in [path] if path in arguments else path.split("."):

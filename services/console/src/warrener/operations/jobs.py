@@ -16,10 +16,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from warrener.errors import CommandError, ExitCode, find_failures
-from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs
-from warrener.operations.masked_rows import mask_error
-from warrener.operations.masking import Masker
+from warrener.errors import CommandError, ExitCode, UsageError, find_failures
+from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs, has_argument
+from warrener.operations.masking import Masker, mask_error
 from warrener.operations.noun import (
     Backend,
     Call,
@@ -35,7 +34,7 @@ from warrener.operations.noun import (
 )
 from warrener.options import parse_arguments, report_invalid_fields
 from warrener.render.jobs import id_text, state_text
-from warrener.render.screen import WIDE, one_line, out
+from warrener.render.screen import WIDE, one_line, out, table
 from warrener.selection import as_uuid, find_job, find_job_id
 from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.state_machine import TERMINAL, JobState
@@ -140,12 +139,10 @@ class ListedJob(BaseModel):
 
     @property
     def took(self) -> timedelta | None:
-        """The time from its request to its end."""
         return None if self.finished_at is None else self.finished_at - self.requested_at
 
     @property
     def why(self) -> str:
-        """The reason of its state, in a line."""
         if self.held_by:
             return f"held by {self.held_by}"
         if self.state is JobState.CANCELLED and self.cancel_reason:
@@ -239,23 +236,32 @@ async def _find(backend: Backend, query: JobsQuery, max_compared: int) -> FoundJ
     try:
         return await find_jobs(backend.store, search, max_examined=max_compared)
     except UnknownJob as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from None
+        raise UsageError(str(error)) from None
 
 
 async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
     try:
         arguments = parse_arguments(shlex.split(query.argument)) if query.argument else {}
     except ValueError as error:  # shlex: a quotation mark without its partner
-        raise CommandError(
-            f"argument: expected words like order=17, got {query.argument!r:.60} ({error})",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"argument: expected words like order=17, got {query.argument!r:.60} ({error})"
         ) from None
     before = as_uuid(query.after)
     if query.after and before is None:
-        raise CommandError(
-            f"after: expected the `next` of a page, got {query.after!r:.60}", code=ExitCode.USAGE
-        )
+        raise UsageError(f"after: expected the `next` of a page, got {query.after!r:.60}")
     parent = (await find_job(backend.store, query.parent)).job_id if query.parent else None
+    trace, error_text = query.trace.lower(), query.error.lower()
+
+    def matches(row: JobRow) -> bool:
+        error = "" if row.error is None else f"{row.error.type}: {row.error.message}".lower()
+        return (
+            query.queue in ("", row.queue)
+            and query.source in ("", row.source)
+            and (not trace or (row.traceparent or "--").split("-")[1].startswith(trace))
+            and error_text in error
+            and all(has_argument(row.arguments, name, value) for name, value in arguments.items())
+        )
+
     return JobSearch(
         JobFilter(
             states=tuple(query.state) or (_NOT_SUCCEEDED if query.error else ()),
@@ -266,11 +272,7 @@ async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
             before=before,
             limit=query.limit,
         ),
-        queue=query.queue or None,
-        source=query.source or None,
-        trace=query.trace or None,
-        error=query.error or None,
-        arguments=arguments,
+        matches if any((query.queue, query.source, trace, error_text, arguments)) else None,
     )
 
 
@@ -305,7 +307,6 @@ class JobSelection(Selection):
 
     @property
     def conditions(self) -> str:
-        """The filters."""
         return f"jobs that match {self.query[:200]}"
 
 
@@ -336,10 +337,9 @@ async def select_jobs(call: Call[Any], states: Collection[JobState], what: str) 
 def _is_by_filter(body: JobSelection) -> bool:
     """True for filters, False for ids. Raises CommandError for both, or neither."""
     if bool(body.ids) is bool(body.query):
-        raise CommandError(
+        raise UsageError(
             f"expected ids of jobs, or filters of a list, got {'both' if body.ids else 'neither'}",
             do="choose some; `warrener jobs` takes the same filters",
-            code=ExitCode.USAGE,
         )
     return bool(body.query)
 
@@ -412,11 +412,13 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
             return await client.cancel(job_id, call.reason, tree=tree, reply_timeout=timeout)
 
     answers = await asyncio.gather(*map(cancel, job_ids), return_exceptions=True)
-    failures = {
-        str(job_id): _failure(answer)
-        for job_id, answer in zip(job_ids, answers, strict=True)
-        if isinstance(answer, BaseException)
-    }
+    failures: dict[str, CommandError] = {}
+    for job_id, answer in zip(job_ids, answers, strict=True):
+        if isinstance(answer, BaseException):
+            known = find_failures(answer) if isinstance(answer, Exception) else []
+            if not known:
+                raise answer
+            failures[str(job_id)] = known[0]
     is_one, done = len(call.body.ids) == 1, len(job_ids) - len(failures)
     is_away = all(one.code is ExitCode.UNREACHABLE for one in failures.values())
     if isinstance(answers[0], BaseException) and not done and (is_one or is_away):
@@ -429,30 +431,22 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
     if failures:
         why, count = Counter(one.sentence for one in failures.values()).most_common(1)[0]
         sentence += f"; {count:,} refused: {why}"
+    refused = table("job", "why")
+    for name, one in failures.items():
+        refused.add_row(name, one.sentence)
+    named = ", ".join(map(str, job_ids[:_MAX_REFUSALS]))
+    more = f" and {len(job_ids) - _MAX_REFUSALS:,} more" if len(job_ids) > _MAX_REFUSALS else ""
     return Outcome(
-        accepted=done > 0,
+        accepted=not failures,
         sentence=sentence,
         details={
             **({"job_id": str(job_ids[0])} if is_one else {"job_ids": [str(one) for one in job_ids]}),
             **({} if timeout is None else {"cancelled": done}),
             "refused": {one: why.sentence for one, why in [*failures.items()][:_MAX_REFUSALS]},
         },
-        unconfirmed=f"requested to cancel {_named(job_ids)}{rest}; a supervisor carries it out",
+        unconfirmed=f"requested to cancel {named}{more}{rest}; a supervisor carries it out",
+        shown=refused if failures else None,
     )
-
-
-def _named(job_ids: Sequence[UUID]) -> str:
-    more = len(job_ids) - _MAX_REFUSALS
-    shown = ", ".join(map(str, job_ids[:_MAX_REFUSALS]))
-    return f"{shown} and {more:,} more" if more > 0 else shown
-
-
-def _failure(error: BaseException) -> CommandError:
-    """The failure that a command would end with. Raises any other error."""
-    failures = find_failures(error) if isinstance(error, Exception) else []
-    if not failures:
-        raise error
-    return failures[0]
 
 
 JOBS = Noun(
@@ -463,16 +457,7 @@ JOBS = Noun(
     key_help="Id of a job, a part of it, or the id of its request.",
     query=JobsQuery,
     list=list_jobs,
-    verbs=(
-        Verb(
-            word="cancel",
-            body=CancelBody,
-            perform=cancel_jobs,
-            keys="ids",
-            preview=preview_cancel,
-            reads=False,
-        ),
-    ),
+    verbs=(Verb("cancel", CancelBody, cancel_jobs, keys="ids", preview=preview_cancel, reads=False),),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
         "type": "job_type",

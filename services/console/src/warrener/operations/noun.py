@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from warrener.context import ResolvedEndpoints, connect_client, connect_store
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.operations.masking import Masker
 from warrener.operations.roles import Role
 from warrener.options import DEFAULT_REASON, parse_time, report_invalid_fields
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a command that reads needs no client
     from warrener_store import Store
 
 K = TypeVar("K")
+R = TypeVar("R")
 
 
 class Backend:
@@ -48,13 +49,11 @@ class Backend:
 
     @property
     def store(self) -> "Store":
-        """The open store."""
         assert self._store is not None, "expected open_store before"
         return self._store
 
     @property
     def has_store(self) -> bool:
-        """True if the store is open."""
         return self._store is not None
 
     async def open_store(self) -> None:
@@ -104,10 +103,16 @@ Time = Annotated[datetime | None, BeforeValidator(parse_time)]
 """A moment, or a time before now: 90s, 2h, P1D."""
 
 
-class ListQuery(BaseModel):
+class NounQuery(BaseModel):
+    """The fields of a list's query; others are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ListQuery(NounQuery):
     """The page of a list."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
+    model_config = ConfigDict(str_strip_whitespace=True)
 
     limit: Annotated[int, Flag("--limit", "-n")] = Field(
         default=50, ge=1, le=1000, description="Maximum number of rows, the newest first."
@@ -119,22 +124,27 @@ class ListQuery(BaseModel):
     )
 
 
-def write_position(moment: datetime, key: object) -> str:
-    """Write the position of the last row of a page."""
-    return f"{moment.isoformat()} {key}"
+def cut_page(
+    found: Sequence[R], limit: int, position: Callable[[R], tuple[datetime, object]]
+) -> tuple[Sequence[R], str | None]:
+    """Cut a page off its rows and the one behind them. Return it and its `next`, the position of its last."""
+    shown = found[:limit]
+    if len(found) == len(shown):
+        return shown, None
+    moment, key = position(shown[-1])
+    return shown, f"{moment.isoformat()} {key}"
 
 
 def read_position(text: str, as_key: Callable[[str], K]) -> tuple[datetime, K] | None:
-    """Read a position; None: the beginning of the list. Raises CommandError."""
+    """Read the position of a page's last row; None: the list begins. Raises CommandError."""
     if not text:
         return None
     moment, _, key = text.partition(" ")
     try:
         return datetime.fromisoformat(moment).astimezone(UTC), as_key(key)
     except ValueError:
-        raise CommandError(
-            f"after: expected the `next` of a page, got {text!r:.60}; begin at the first page",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"after: expected the `next` of a page, got {text!r:.60}; begin at the first page"
         ) from None
 
 
@@ -157,7 +167,6 @@ class ActionBody(BaseModel):
 
     @property
     def subject(self) -> str:
-        """The subject of a verb over several things, for the audit log."""
         return ""
 
 
@@ -173,7 +182,6 @@ class Selection(ActionBody):
 
     @property
     def subject(self) -> str:
-        """The first id and the number of others, or the conditions."""
         if self.ids:
             return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
         return self.conditions
@@ -235,11 +243,10 @@ class Call(Generic[B]):
 
     @property
     def reason(self) -> str:
-        """The reason of its author."""
         return self.body.reason or DEFAULT_REASON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verb(Generic[B]):
     """A verb: its word, its fields, its role, and the function that sends the command.
 
@@ -293,6 +300,5 @@ class Noun:
     lists_all: bool = False
 
     def rows_of(self, page: BaseModel) -> Sequence[Any]:
-        """The rows of a page."""
         rows: Sequence[Any] = getattr(page, self.rows or self.plural.replace("-", "_"))
         return rows

@@ -28,9 +28,9 @@ from warrener.operations.noun import (
     Selection,
     Time,
     Verb,
+    cut_page,
     fields_from,
     read_position,
-    write_position,
 )
 from warrener.operations.roles import Role
 from warrener_contracts.messages import is_complete
@@ -93,12 +93,9 @@ async def list_parked(backend: Backend, query: ParkedQuery) -> ParkedPage:
     position = read_position(query.after, str)
     after = None if position is None else ParkedAt(*position)
     found = await backend.store.parked_summaries(which, query.limit + 1, after)
-    shown = found[: query.limit]
-    more = len(found) > len(shown)
-    return ParkedPage(
-        messages=[ListedMessage.model_validate(_fields(one, one.beginning, backend.masker)) for one in shown],
-        next=write_position(shown[-1].parked_at, shown[-1].parked_id) if more else None,
-    )
+    shown, following = cut_page(found, query.limit, lambda one: (one.parked_at, one.parked_id))
+    messages = [ListedMessage.model_validate(_fields(one, one.beginning, backend.masker)) for one in shown]
+    return ParkedPage(messages=messages, next=following)
 
 
 def _fields(one: ParkedSummary | ParkedMessage, beginning: bytes, masker: Masker) -> dict[str, Any]:
@@ -169,12 +166,10 @@ class ParkedBody(Selection):
 
     @property
     def conditions(self) -> str:
-        """The reason and the queue."""
         return " ".join(filter(None, (self.parked_reason, self.queue))) or "all"
 
     @property
     def selected(self) -> ParkedFilter:
-        """The same as a filter of the store."""
         return ParkedFilter(
             reason=self.parked_reason or None,
             queue=self.queue or None,
@@ -282,16 +277,8 @@ PARKED = Noun(
     list=list_parked,
     read=read_parked,
     verbs=(
-        Verb(word="requeue", body=ParkedBody, perform=requeue, signed=True, keys="ids", preview=preview),
-        Verb(
-            word="drop",
-            body=ParkedBody,
-            perform=drop,
-            role=Role.ADMIN,
-            signed=True,
-            keys="ids",
-            preview=preview,
-        ),
+        Verb("requeue", ParkedBody, requeue, signed=True, keys="ids", preview=preview),
+        Verb("drop", ParkedBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
     ),
     columns={
         "message": "parked_id",

@@ -48,7 +48,6 @@ class QueueSummary(BaseModel):
 
     @property
     def live(self) -> int:
-        """Jobs that are not over."""
         return sum(count for state, count in self.jobs.items() if state not in TERMINAL)
 
     @property

@@ -13,7 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.errors import NothingFound
 from warrener.operations.masking import Masker
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
+from warrener.operations.noun import (
+    ActionBody,
+    Backend,
+    Call,
+    Flag,
+    Noun,
+    NounQuery,
+    Outcome,
+    Verb,
+    fields_from,
+)
 from warrener.render.tones import Tone
 from warrener.selection import as_uuid
 from warrener_contracts.events import (
@@ -45,10 +55,8 @@ _FAILED = (
 )
 
 
-class RedrivesQuery(BaseModel):
+class RedrivesQuery(NounQuery):
     """The redrives to list."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     limit: Annotated[int, Flag("--limit", "-n")] = Field(
         default=20, ge=1, le=1000, description="Maximum number of rows, the newest first."
@@ -86,7 +94,6 @@ class Redrive(BaseModel):
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more happens to it by itself."""
         return self.state in {RedriveState.DONE, RedriveState.STOPPED}
 
     @property
@@ -261,10 +268,7 @@ REDRIVES = Noun(
     query=RedrivesQuery,
     list=list_redrives,
     read=read_redrive,
-    verbs=(
-        Verb(word="stop", body=ActionBody, perform=stop, signed=True),
-        Verb(word="resume", body=ActionBody, perform=resume, signed=True),
-    ),
+    verbs=(Verb("stop", ActionBody, stop, signed=True), Verb("resume", ActionBody, resume, signed=True)),
     columns={
         "redrive": lambda one: str(one.redrive_id)[-8:],
         "kind": "kind",

@@ -1,6 +1,7 @@
 """Schedules: how they are listed and read with their newest ticks, and their verbs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 from uuid import UUID
@@ -8,7 +9,17 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.operations.masking import Masker
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
+from warrener.operations.noun import (
+    ActionBody,
+    Backend,
+    Call,
+    Flag,
+    Noun,
+    NounQuery,
+    Outcome,
+    Verb,
+    fields_from,
+)
 from warrener.operations.roles import Role
 from warrener.render.schedules import rule_text
 from warrener.render.tones import Tone
@@ -76,17 +87,14 @@ class ListedSchedule(BaseModel):
 
     @property
     def job_type(self) -> str:
-        """Its job type."""
         return self.definition.job_type
 
     @property
     def timezone(self) -> str:
-        """Its time zone."""
         return self.definition.timezone
 
     @property
     def rule(self) -> str:
-        """Its rule in a few words."""
         return rule_text(self.definition.rule)
 
     @property
@@ -101,10 +109,8 @@ class ListedSchedule(BaseModel):
         return over.count(JobState.SUCCEEDED) / len(over) if over else None
 
 
-class SchedulesQuery(BaseModel):
+class SchedulesQuery(NounQuery):
     """The schedules to list."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     q: Annotated[str, Field(max_length=120), Flag("--name")] = Field("", description="Part of their names.")
     state: Annotated[ScheduleState | Literal[""], Flag("--state")] = Field(
@@ -151,11 +157,17 @@ async def list_schedules(backend: Backend, query: SchedulesQuery) -> SchedulesPa
 async def _find(
     backend: Backend, query: SchedulesQuery, now: datetime
 ) -> tuple[list[ScheduleRow], str | None]:
-    found: list[ScheduleRow] = []
-    after = query.after
-    size = query.limit + 1
+    which = ScheduleFilter(
+        text=query.q.lower() or None,
+        owner=query.owner or None,
+        job_type=query.job_type or None,
+        paused={"paused": True, "active": False, "overdue": False}.get(query.state),
+        due_before=now if query.state == "overdue" else None,
+        sleeping=query.state == "over",
+    )
+    found, after, size = list[ScheduleRow](), query.after, query.limit + 1
     for _ in range(_MAX_EXAMINED):
-        page = await backend.store.list_schedules(_filter(query, after, now, size))
+        page = await backend.store.list_schedules(replace(which, after=after, limit=size))
         for row in page:
             if query.state in ("", _state(row, now)):
                 if len(found) == query.limit:
@@ -165,20 +177,6 @@ async def _find(
             return found, None
         after, size = page[-1].name, 500
     return found, after
-
-
-def _filter(query: SchedulesQuery, after: str, now: datetime, limit: int) -> ScheduleFilter:
-    paused = {"paused": True, "active": False, "overdue": False}.get(query.state)
-    return ScheduleFilter(
-        text=query.q.lower() or None,
-        owner=query.owner or None,
-        job_type=query.job_type or None,
-        paused=paused,
-        due_before=now if query.state == "overdue" else None,
-        sleeping=query.state == "over",
-        after=after,
-        limit=limit,
-    )
 
 
 async def read_schedule(backend: Backend, name: str, ticks: int = TICKS) -> ListedSchedule:
@@ -296,10 +294,10 @@ SCHEDULES = Noun(
     list=list_schedules,
     read=read_schedule,
     verbs=(
-        Verb(word="pause", body=ActionBody, perform=pause_schedule, reads=False),
-        Verb(word="resume", body=ActionBody, perform=resume_schedule, reads=False),
-        Verb(word="trigger", body=ActionBody, perform=trigger_schedule, reads=False),
-        Verb(word="remove", body=ActionBody, perform=remove_schedule, role=Role.ADMIN, reads=False),
+        Verb("pause", ActionBody, pause_schedule, reads=False),
+        Verb("resume", ActionBody, resume_schedule, reads=False),
+        Verb("trigger", ActionBody, trigger_schedule, reads=False),
+        Verb("remove", ActionBody, remove_schedule, role=Role.ADMIN, reads=False),
     ),
     columns={
         "schedule": "name",

@@ -9,18 +9,18 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.explanations.facts import counted
 from warrener.operations.agents import named_queues
 from warrener.operations.job_search import JobSearch, find_jobs
 from warrener.operations.jobs import job_of
 from warrener.operations.masking import Masker
-from warrener.operations.noun import Backend, Flag
+from warrener.operations.noun import Backend, Flag, NounQuery
 from warrener.render.schedules import rule_text
 from warrener.render.screen import one_line
 from warrener_contracts.identity import job_id_of
@@ -52,10 +52,8 @@ _FACES: dict[Kind, tuple[str, str]] = {
 """The command that shows one thing of a kind, and the section of the console."""
 
 
-class SearchQuery(BaseModel):
+class SearchQuery(NounQuery):
     """The text to find."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     q: Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)] = Field(
         default="",
@@ -89,13 +87,6 @@ class SearchPage(BaseModel):
     suggestions: list[str] = Field(description="Without a hit: names that are spelled alike.")
 
 
-class _Found(NamedTuple):
-    """The hits of one kind in the order of their kind, and what was left out."""
-
-    hits: list[Hit]
-    unread: str = ""
-
-
 async def search(backend: Backend, query: SearchQuery) -> SearchPage:
     """Find a text among jobs, parked messages, schedules, queues and job types.
 
@@ -108,21 +99,17 @@ async def search(backend: Backend, query: SearchQuery) -> SearchPage:
     """
     text = query.q
     if not text:
-        raise CommandError(
-            "q: expected a text, got none; give an id, a key, the value of an argument, or a part of a name",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            "q: expected a text, got none; give an id, a key, the value of an argument, or a part of a name"
         )
     counts = await backend.store.count_jobs()
-    found = [
-        await _job_types(backend, text, counts),
-        await _queues(backend, text, counts),
-        await _schedules(backend, text, query.limit),
-        await _jobs(backend, text, query.limit),
-        await _parked(backend, text, query.limit),
-    ]
-    hits, is_cut = rank([each.hits for each in found], query.limit)
+    named = [await _job_types(backend, text, counts), await _queues(backend, text, counts)]
+    named.append(await _schedules(backend, text, query.limit))
+    jobs, older_jobs = await _jobs(backend, text, query.limit)
+    parked, older_parked = await _parked(backend, text, query.limit)
+    hits, is_cut = rank([*named, jobs, parked], query.limit)
     suggestions = [] if hits else await _suggest(backend, text, counts)
-    unread = [each.unread for each in found if each.unread]
+    unread = [each for each in (older_jobs, older_parked) if each]
     return SearchPage(
         hits=hits,
         is_complete=not is_cut and not unread,
@@ -168,7 +155,7 @@ def _note(
 # -- names -------------------------------------------------------------------------------------------------
 
 
-async def _job_types(backend: Backend, text: str, counts: Sequence[StateCount]) -> _Found:
+async def _job_types(backend: Backend, text: str, counts: Sequence[StateCount]) -> list[Hit]:
     declared = await backend.store.job_types()
     hits: list[Hit] = []
     for name in sorted({*declared, *(count.job_type for count in counts)}):
@@ -178,35 +165,27 @@ async def _job_types(backend: Backend, text: str, counts: Sequence[StateCount]) 
             about = one_line(description).rstrip(".")[:_MAX_LINE]
             live = _live(count for count in counts if count.job_type == name)
             hits.append(_hit("job_type", name, match, f"{about}; {live}"))
-    return _Found(hits)
+    return hits
 
 
-async def _queues(backend: Backend, text: str, counts: Sequence[StateCount]) -> _Found:
+async def _queues(backend: Backend, text: str, counts: Sequence[StateCount]) -> list[Hit]:
     names = sorted({count.queue for count in counts} | await named_queues(backend))
-    return _Found(
-        [
-            _hit("queue", name, match, _live(count for count in counts if count.queue == name))
-            for name in names
-            if (match := compare(text, name))
-        ]
-    )
+    return [
+        _hit("queue", name, match, _live(count for count in counts if count.queue == name))
+        for name in names
+        if (match := compare(text, name))
+    ]
 
 
-async def _schedules(backend: Backend, text: str, limit: int) -> _Found:
+async def _schedules(backend: Backend, text: str, limit: int) -> list[Hit]:
     rows: dict[str, ScheduleRow] = dict(await backend.store.schedules([text]))
     alike = await backend.store.list_schedules(ScheduleFilter(text=text.lower(), limit=limit + 1))
     rows |= {row.name: row for row in alike}
-    return _Found(
-        [
-            _hit(
-                "schedule",
-                name,
-                compare(text, name) or "part",
-                f"{row.definition.job_type}, {'paused' if row.paused else rule_text(row.definition.rule)}",
-            )
-            for name, row in rows.items()
-        ]
-    )
+    hits: list[Hit] = []
+    for name, row in rows.items():
+        about = f"{row.definition.job_type}, {'paused' if row.paused else rule_text(row.definition.rule)}"
+        hits.append(_hit("schedule", name, compare(text, name) or "part", about))
+    return hits
 
 
 def _live(counts: Iterable[StateCount]) -> str:
@@ -238,8 +217,11 @@ async def _suggest(backend: Backend, text: str, counts: Sequence[StateCount]) ->
 # -- jobs --------------------------------------------------------------------------------------------------
 
 
-async def _jobs(backend: Backend, text: str, limit: int) -> _Found:
-    """The jobs that the text names, by indexes, and then the newest ones that have it elsewhere."""
+async def _jobs(backend: Backend, text: str, limit: int) -> tuple[list[Hit], str]:
+    """The jobs that the text names, by indexes, and then the newest ones that have it elsewhere.
+
+    If older ones were not compared, also which were.
+    """
     masker = backend.masker
     named = await backend.store.find_jobs(text, limit + 1)
     places = {row.job_id: (row, *_place_of_id(row, text)) for row in named}
@@ -254,7 +236,7 @@ async def _jobs(backend: Backend, text: str, limit: int) -> _Found:
     found = await find_jobs(backend.store, newest, max_examined=MAX_JOBS)
     best = sorted(places.values(), key=lambda place: _MATCHES.index(place[1]))[: limit + 1]
     hits = [_job_hit(row, match, where, masker) for row, match, where in best]
-    return _Found(hits, "" if found.is_complete else f"the newest {MAX_JOBS:,} jobs")
+    return hits, "" if found.is_complete else f"the newest {MAX_JOBS:,} jobs"
 
 
 def _place_of_id(row: JobRow, text: str) -> tuple[Match, str]:
@@ -327,8 +309,8 @@ def _job_hit(row: JobRow, match: Match, where: str, masker: Masker) -> Hit:
 # -- parked messages ---------------------------------------------------------------------------------------
 
 
-async def _parked(backend: Backend, text: str, limit: int) -> _Found:
-    """The message of this id, and the newest ones that have the text, until there are enough."""
+async def _parked(backend: Backend, text: str, limit: int) -> tuple[list[Hit], str]:
+    """The message of this id, and the newest ones that have the text, until there are enough. As for jobs."""
     hits = [
         _parked_hit(one, "whole", "id") for one in await backend.store.parked(ParkedFilter(ids=[text]), 1)
     ]
@@ -342,10 +324,10 @@ async def _parked(backend: Backend, text: str, limit: int) -> _Found:
             if one.parked_id != text and (where := find_in_message(one, text, backend.masker))
         ]
         if len(page) < _PARKED_PAGE:
-            return _Found(hits)
+            return hits, ""
         after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
         read, size = read + len(page), size + sum(len(one.body) for one in page)
-    return _Found(hits, "" if len(hits) > limit else f"the newest {read:,} parked messages")
+    return hits, "" if len(hits) > limit else f"the newest {read:,} parked messages"
 
 
 def find_in_message(message: ParkedMessage, text: str, masker: Masker) -> str | None:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta, tzinfo
 
-from warrener.operations.masked_rows import mask_attempt, mask_job
+from warrener.operations.masking import mask_attempt, mask_job
 from warrener.operations.noun import Backend
 from warrener.render.waterfall import MAX_CHILD_JOBS, WaterfallFacts
 from warrener_contracts.state_machine import JobState

@@ -21,14 +21,12 @@ _SIGNS = {
 
 
 def explanation_page(found: Explanation, now: datetime) -> Group:
-    """Render the whole explanation."""
     head = Text.assemble((found.subject, "key"), "  ", (found.state, "soft"))
     notes = (Text(f"! {note}", style="warning") for note in found.notes)
     return Group(head, cause_text(found, now), "", _steps(found), *notes)
 
 
 def cause_text(found: Explanation, now: datetime) -> Group:
-    """Render the cause, its time, and the next step."""
     sign, style = _SIGNS[found.steps[-1].status]
     parts: list[RenderableType] = [Text.assemble((f"{sign} ", style), found.sentence)]
     if found.detail:
@@ -37,7 +35,6 @@ def cause_text(found: Explanation, now: datetime) -> Group:
 
 
 def next_line(found: Explanation, now: datetime) -> str:
-    """Write the next step, and its time."""
     return f"{found.next} {ago(found.until, now)}" if found.until is not None else found.next
 
 

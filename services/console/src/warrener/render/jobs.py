@@ -1,22 +1,29 @@
-"""Jobs and job types as tables and lines. Pure."""
+"""Jobs, ends of attempts and policies in words and tones. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
-from warrener.render.argument_fields import fields_of
-from warrener.render.screen import table
-from warrener.render.times import ago, clock, span
-from warrener.render.tones import STATE_SIGNS
+from warrener.render.times import clock, span
+from warrener.render.tones import STATE_SIGNS, Tone
 from warrener_contracts.state_machine import JobState
+from warrener_store.jobs.rows import AttemptOutcome
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
     from warrener_contracts.policy import Backoff, JobPolicy
-    from warrener_store.agents.rows import JobTypeRow
 
+OUTCOME_TONES: dict[AttemptOutcome, Tone] = {
+    AttemptOutcome.SUCCEEDED: Tone.GOOD,
+    AttemptOutcome.FAILED: Tone.ERROR,
+    AttemptOutcome.TIMED_OUT: Tone.ERROR,
+    AttemptOutcome.LOST: Tone.WARNING,
+    AttemptOutcome.NOT_STARTED: Tone.WARNING,
+    AttemptOutcome.RELEASED: Tone.SOFT,
+    AttemptOutcome.SNOOZED: Tone.SOFT,
+    AttemptOutcome.CANCELLED: Tone.SOFT,
+}
 _MAX_DELAYS_SHOWN = 6
 
 
@@ -40,6 +47,10 @@ def counts_line(counts: Mapping[JobState, int]) -> Text:
             sign, style = STATE_SIGNS[state]
             line.append(f"{sign} {jobs:,} {state.value}   ", style=style)
     return line
+
+
+def outcome_text(end: AttemptOutcome) -> Text:
+    return Text(end.value.replace("_", " "), style=OUTCOME_TONES[end])
 
 
 # -- policies ----------------------------------------------------------------------------------------------
@@ -81,25 +92,3 @@ def _errors(policy: "JobPolicy") -> Iterator[str]:
 def _span(length: timedelta) -> str:
     seconds = length.total_seconds()
     return f"{seconds:g} s" if seconds < 60 else span(length)
-
-
-# -- job types -------------------------------------------------------------------------------------------
-
-
-def types_table(rows: "Iterable[JobTypeRow]", now: datetime) -> Table:
-    """Job types, as agents announced them."""
-    columns = ("type", "arguments", "queue", "attempts", "retries after", "timeout", "guarantee", "announced")
-    made = table(*columns, "about", right=("attempts",))
-    for row in rows:
-        made.add_row(
-            row.name,
-            Text(" ".join(one.usage for one in fields_of(row.arguments_schema, {}))),
-            row.queue,
-            str(row.policy.max_attempts),
-            retries_text(row.policy),
-            span(row.policy.timeout),
-            row.guarantee.value,
-            Text(ago(row.announced_at, now), style="soft"),
-            Text(row.description, style="soft"),
-        )
-    return made

@@ -103,13 +103,13 @@ def rule_text(rule: Rule | RulePart) -> str:
 
 
 def _parts(rules: Sequence[RulePart]) -> str:
-    return "; ".join(rule_text(rule) for rule in rules)
+    return "; ".join(map(rule_text, rules))
 
 
 def _business_days(rule: BusinessDaysRule) -> str:
     week = "" if rule.weekdays == WORKING_WEEK else f", {','.join(rule.weekdays)}"
     holidays = f", {len(rule.holidays)} holidays" if rule.holidays else ""
-    return f"{_chosen(rule)} at {_times(rule.at)}{week}{holidays}"
+    return f"{_chosen(rule)} at {','.join(map(_time, rule.at))}{week}{holidays}"
 
 
 def _chosen(rule: BusinessDaysRule) -> str:
@@ -136,10 +136,6 @@ def _days(rule: DaysRule) -> str:
 
 def _numbers(numbers: Iterable[int]) -> str:
     return ",".join(str(number) for number in numbers)
-
-
-def _times(times: Iterable[time]) -> str:
-    return ",".join(_time(at) for at in times)
 
 
 def _time(at: time) -> str:

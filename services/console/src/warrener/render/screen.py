@@ -134,7 +134,6 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Console for messages beside the answer."""
     return PipedScreen(theme=THEME, highlight=False, stderr=True)
 
 
@@ -152,7 +151,6 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def facts_grid(facts: Iterable[tuple[str, RenderableType]] = ()) -> Table:
-    """Make a grid of names and values."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="soft")
     grid.add_column()
@@ -162,25 +160,21 @@ def facts_grid(facts: Iterable[tuple[str, RenderableType]] = ()) -> Table:
 
 
 def one_line(text: str) -> str:
-    """The text without its line ends."""
     return " ".join(text.split())
 
 
 def jsonable(value: Any) -> Any:
-    """Convert rows and events to JSON data."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - not for tables
 
     return to_jsonable_python(value, fallback=dict)  # pydantic converts all but read-only mappings
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document."""
     text = json.dumps(jsonable(value), indent=2 if sys.stdout.isatty() else None, ensure_ascii=False)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def print_json_line(value: Any) -> None:
-    """Print one line of a stream of JSON."""
     sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False) + "\n")
     sys.stdout.flush()

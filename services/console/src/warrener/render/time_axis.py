@@ -32,7 +32,6 @@ class TimeSpan(NamedTuple):
 
     @property
     def length(self) -> timedelta:
-        """The time from its start to its end."""
         return self.end - self.start
 
 

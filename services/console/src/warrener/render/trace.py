@@ -69,21 +69,20 @@ class _Plot:
         """A line for each row, more for words that need them, and the axis."""
         for row in self.waterfall.rows:
             name = _name(row)
-            line = Text(set_cell_size(_cut(name, self.name_width), self.name_width), style=row.tone or "")
+            if cell_len(name) > self.name_width:
+                name = f"{set_cell_size(name, self.name_width - 1).rstrip()}…"
+            line = Text(set_cell_size(name, self.name_width), style=row.tone or "")
             line.append(" " * GAP).append_text(self._bars(row)).append(" " * GAP)
             line.append(length_text(row).rjust(self.length_width), style="soft").append(" " * GAP)
             words = _wrap(row.detail, self.detail_width)
+            indent, style = self.name_width + self.plot_width + self.length_width + 3 * GAP, ""
             if self.beside:
-                line.append(words[0] if words else "")
-                yield line
-                indent = self.name_width + self.plot_width + self.length_width + 3 * GAP
-                yield from (Text(" " * indent + each) for each in words[1:])
+                line.append(words.pop(0) if words else "")
             else:
-                yield line
-                indent = self.name_width + GAP
-                yield from (
-                    Text(" " * indent + each, style="soft") for each in _wrap(row.detail, self.plot_width)
-                )
+                words = _wrap(row.detail, self.plot_width)
+                indent, style = self.name_width + GAP, "soft"
+            yield line
+            yield from (Text(" " * indent + each, style=style) for each in words)
         yield Text(" " * (self.name_width + GAP)).append_text(self._axis())
 
     def legend(self, width: int) -> list[Text]:
@@ -157,10 +156,6 @@ class _Plot:
 def _name(row: WaterfallRow) -> str:
     indent = "  " if row.kind is RowKind.CHILD_JOB else ""
     return f"{indent}{row.sign} {row.name}" if row.sign else f"{indent}{row.name}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def _wrap(text: str, width: int) -> list[str]:

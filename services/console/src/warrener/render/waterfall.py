@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 
-from warrener.render.jobs import retries_text
-from warrener.render.outcomes import OUTCOME_TONES
+from warrener.render.jobs import OUTCOME_TONES, retries_text
 from warrener.render.time_axis import FoldedAxis, TimeSpan, fold_waits
 from warrener.render.times import MOMENT, brief, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
@@ -68,7 +67,6 @@ class WaterfallFacts:
     zone: tzinfo | None = field(default=UTC)
 
     def clock(self, moment: datetime) -> str:
-        """Time of day in words."""
         return time_in_zone(moment, self.now, self.zone)
 
     def localize(self, text: str) -> str:
@@ -77,10 +75,10 @@ class WaterfallFacts:
 
 
 def lay_out(facts: WaterfallFacts, *, open_child_jobs: bool = True, all_attempts: bool = False) -> Waterfall:
-    """Lay a job out as rows on a time axis."""
-    own = _mark_moments(facts, [*_rows_of_job(facts)])
+    own = [replace(row, detail=_words(row.detail)) for row in _rows_of_job(facts)]
+    own = _mark_moments(facts, own)
     rows = [
-        *(own if all_attempts else _fold_attempts(own)),
+        *_write_errors_once(facts, own if all_attempts else _fold_attempts(own)),
         *_rows_of_child_jobs(facts, is_open=open_child_jobs),
     ]
     bars = [bar for row in rows for bar in row.bars]
@@ -140,13 +138,9 @@ def _closed_intervals(facts: WaterfallFacts) -> list[JobInterval]:
 def _request_row(facts: WaterfallFacts, interval: JobInterval) -> WaterfallRow:
     row = facts.row
     key = f", key {row.idempotency_key}" if row.idempotency_key else ""
-    return WaterfallRow(
-        kind=RowKind.REQUEST,
-        name="request",
-        detail=_words(f"by {row.source}{key}"),
-        bars=(_wait_bar(interval, "request on its way"),),
-        marks=(WaterfallMark(MarkKind.ACCEPTED, row.accepted_at, "accepted by a scheduler"),),
-    )
+    bar = _wait_bar(interval, "request on its way")
+    mark = WaterfallMark(MarkKind.ACCEPTED, row.accepted_at, "accepted by a scheduler")
+    return WaterfallRow(RowKind.REQUEST, "request", f"by {row.source}{key}", (bar,), (mark,))
 
 
 _GROUPS = {
@@ -196,13 +190,9 @@ def _wait_row(
     due_at = facts.row.due_at
     if lasts and due_at is not None and due_at > bars[-1].end:
         bars.append(replace(bars[-1], look=BarLook.PLANNED, start=bars[-1].end, end=due_at))
-    return WaterfallRow(
-        kind=RowKind.WAIT,
-        name=_cause_text(main.cause, before),
-        detail=_words("; ".join(detail for detail in details if detail)),
-        bars=tuple(bars),
-        attempt=main.attempt,
-    )
+    detail = "; ".join(filter(None, details))
+    name = _cause_text(main.cause, before)
+    return WaterfallRow(RowKind.WAIT, name, detail, tuple(bars), attempt=main.attempt)
 
 
 def _cause_text(cause: IntervalCause, before: AttemptRow | None) -> str:
@@ -251,15 +241,8 @@ def _attempt_row(facts: WaterfallFacts, interval: JobInterval, over: AttemptRow)
         kind = over.error.type.rpartition(".")[-1]
         words += [kind] if kind != outcome else []
         words.append(facts.localize(over.error.message))
-    return WaterfallRow(
-        kind=RowKind.ATTEMPT,
-        name=f"attempt {over.attempt}",
-        detail=_words(": ".join(words)),
-        tone=tone,
-        bars=bars,
-        marks=marks,
-        attempt=over.attempt,
-    )
+    name, detail = f"attempt {over.attempt}", ": ".join(words)
+    return WaterfallRow(RowKind.ATTEMPT, name, detail, bars, marks, tone, attempt=over.attempt)
 
 
 def _last_sign(over: AttemptRow) -> datetime | None:
@@ -300,15 +283,8 @@ def _running_row(facts: WaterfallFacts, interval: JobInterval) -> WaterfallRow:
     if limit > interval.end:
         words.append(f"may run until {facts.clock(limit)}")
         bars += (WaterfallBar(BarLook.PLANNED, interval.end, limit, "until its timeout", Tone.LIVE),)
-    return WaterfallRow(
-        kind=RowKind.ATTEMPT,
-        name=f"attempt {interval.attempt}",
-        detail=_words(", ".join(words)),
-        tone=Tone.LIVE,
-        bars=bars,
-        marks=marks,
-        attempt=interval.attempt,
-    )
+    name, detail = f"attempt {interval.attempt}", ", ".join(words)
+    return WaterfallRow(RowKind.ATTEMPT, name, detail, bars, marks, Tone.LIVE, attempt=interval.attempt)
 
 
 def _fold_attempts(rows: list[WaterfallRow]) -> list[WaterfallRow]:
@@ -321,13 +297,23 @@ def _fold_attempts(rows: list[WaterfallRow]) -> list[WaterfallRow]:
     ends = Counter(row.bars[0].text for row in inner if row.kind is RowKind.ATTEMPT)
     counted = ", ".join(f"{count} {text}" for text, count in ends.most_common())
     at = rows.index(inner[0])
-    folded = WaterfallRow(
-        kind=RowKind.ATTEMPTS,
-        name=f"attempts {first} to {last}",
-        detail=counted,
-        bars=tuple(bar for row in inner for bar in row.bars),
-    )
+    bars = tuple(bar for row in inner for bar in row.bars)
+    folded = WaterfallRow(RowKind.ATTEMPTS, f"attempts {first} to {last}", counted, bars)
     return [*rows[:at], folded, *rows[at + len(inner) :]]
+
+
+def _write_errors_once(facts: WaterfallFacts, rows: Iterable[WaterfallRow]) -> Iterator[WaterfallRow]:
+    """Let a later attempt with an error of the same text name the first one that is shown with it."""
+    errors = {one.attempt: one.error for one in facts.attempts if one.error is not None}
+    first: dict[tuple[str, str], int] = {}
+    for row in rows:
+        shown = number = row.attempt or 0
+        error = errors.get(number) if row.kind is RowKind.ATTEMPT else None
+        message = _words(facts.localize(error.message)) if error is not None else ""
+        if error is not None and message and row.detail.endswith(message):
+            shown = first.setdefault((error.type, message), number)
+        repeated = f"{row.detail.removesuffix(message)}as attempt {shown}"
+        yield row if shown == number else replace(row, detail=repeated)
 
 
 # -- end and future ----------------------------------------------------------------------------------------
@@ -343,15 +329,10 @@ def _verdict_row(facts: WaterfallFacts, interval: JobInterval | None) -> Waterfa
     elif row.state is JobState.EXPIRED and row.deadline_at is not None:
         verdict = f"its deadline was {facts.clock(row.deadline_at)}"
     words = facts.localize(verdict).removeprefix(f"{row.state.value}: ")
-    return WaterfallRow(
-        kind=RowKind.VERDICT,
-        name=row.state.value,
-        detail=_words("" if words == "done" else words),
-        tone=tone,
-        sign=sign,
-        bars=() if interval is None else (_wait_bar(interval, "verdict"),),
-        marks=(WaterfallMark(MarkKind.END, row.finished_at, row.state.value, tone),),
-    )
+    detail = "" if words == "done" else words
+    bars = () if interval is None else (_wait_bar(interval, "verdict"),)
+    mark = WaterfallMark(MarkKind.END, row.finished_at, row.state.value, tone)
+    return WaterfallRow(RowKind.VERDICT, row.state.value, detail, bars, (mark,), tone, sign)
 
 
 _PLANS = {
@@ -373,17 +354,9 @@ def _planned_row(facts: WaterfallFacts, wait: JobInterval) -> WaterfallRow:
     if facts.expected is not None:
         words += f"; usually takes {brief(facts.expected)}"
     length = facts.expected or max(_usual_length(facts, wait.end), _SHORTEST_PLAN)
-    return WaterfallRow(
-        kind=RowKind.PLAN,
-        name=f"attempt {max(row.attempt, 1)}",
-        detail=words,
-        bars=(
-            WaterfallBar(
-                BarLook.PLANNED, begin, begin + length, "planned", Tone.LIVE, ragged=facts.expected is None
-            ),
-        ),
-        attempt=max(row.attempt, 1),
-    )
+    is_guess, number = facts.expected is None, max(row.attempt, 1)
+    bar = WaterfallBar(BarLook.PLANNED, begin, begin + length, "planned", Tone.LIVE, ragged=is_guess)
+    return WaterfallRow(RowKind.PLAN, f"attempt {number}", words, (bar,), attempt=number)
 
 
 def _usual_length(facts: WaterfallFacts, now: datetime) -> timedelta:
@@ -400,16 +373,11 @@ def _mark_moments(facts: WaterfallFacts, rows: list[WaterfallRow]) -> list[Water
         text = f"checkpoint {saved.number}, saved {facts.clock(saved.saved_at)}"
         marks.append(WaterfallMark(MarkKind.CHECKPOINT, saved.saved_at, text))
     if deadline is not None:
-        marks.append(
-            WaterfallMark(MarkKind.DEADLINE, deadline, f"deadline {facts.clock(deadline)}", Tone.WARNING)
-        )
+        text = f"deadline {facts.clock(deadline)}"
+        marks.append(WaterfallMark(MarkKind.DEADLINE, deadline, text, Tone.WARNING))
     for mark in marks:
-        covering = [
-            index
-            for index, row in enumerate(rows)
-            if row.bars and row.bars[0].start <= mark.at <= row.bars[-1].end
-        ]
-        at = covering[-1] if covering else len(rows) - 1
+        within = (row.bars and row.bars[0].start <= mark.at <= row.bars[-1].end for row in rows)
+        at = max((index for index, covers in enumerate(within) if covers), default=len(rows) - 1)
         rows[at] = replace(rows[at], marks=(*rows[at].marks, mark))
     return rows
 
@@ -424,13 +392,9 @@ def _rows_of_child_jobs(facts: WaterfallFacts, *, is_open: bool) -> list[Waterfa
     rows = [_child_row(child, facts.now) for child in facts.child_jobs]
     counts = Counter(child.state for child in facts.child_jobs)
     detail = ", ".join(f"{counts[state]} {state.value}" for state in JobState if counts[state])
-    one = len(rows) == 1
-    head = WaterfallRow(
-        kind=RowKind.CHILD_JOBS,
-        name="1 child job" if one else f"{len(rows)} child jobs",
-        detail=detail,
-        bars=() if is_open else tuple(bar for row in rows for bar in row.bars),
-    )
+    name = "1 child job" if len(rows) == 1 else f"{len(rows)} child jobs"
+    bars = () if is_open else tuple(bar for row in rows for bar in row.bars)
+    head = WaterfallRow(RowKind.CHILD_JOBS, name, detail, bars)
     if not is_open:
         return [head]
     if len(rows) > MAX_CHILD_JOBS:
@@ -449,15 +413,9 @@ def _child_row(child: JobRow, now: datetime) -> WaterfallRow:
         bars.append(WaterfallBar(BarLook.HATCHED, begin, started or end, "waits", tone, WaitGroup.RESOURCE))
     if started is not None:
         bars.append(WaterfallBar(BarLook.SOLID, started, end, child.state.value, tone))
-    return WaterfallRow(
-        kind=RowKind.CHILD_JOB,
-        name=child.job_type,
-        detail=f"{child.state.value}, {str(child.job_id)[-8:]}",
-        tone=tone,
-        sign=sign,
-        bars=tuple(bars),
-        job_id=child.job_id,
-    )
+    detail = f"{child.state.value}, {str(child.job_id)[-8:]}"
+    parts = tuple(bars)
+    return WaterfallRow(RowKind.CHILD_JOB, child.job_type, detail, parts, (), tone, sign, job_id=child.job_id)
 
 
 # -- words -------------------------------------------------------------------------------------------------
@@ -482,10 +440,7 @@ def _summary(facts: WaterfallFacts, rows: Iterable[WaterfallRow]) -> str:
     age = max(end - row.requested_at, timedelta(0))
     longest = [(text, timedelta(microseconds=length)) for text, length in waits.most_common(3)]
     waited = ", ".join(f"{text} {brief(length)}" for text, length in longest if length > age / 100)
-    head = (
-        f"{row.state.value} {brief(age)} after its request"
-        if over
-        else f"{row.state.value}, requested {brief(age)} ago"
-    )
+    since = f"{brief(age)} after its request" if over else f"requested {brief(age)} ago"
+    head = f"{row.state.value}{'' if over else ','} {since}"
     limit = "" if over or row.deadline_at is None else f" It expires at {facts.clock(row.deadline_at)}."
     return f"{head}{attempts}." + (f" Waits: {waited}." if waited else "") + limit

@@ -66,7 +66,6 @@ class WaterfallBar:
 
     @property
     def length(self) -> timedelta:
-        """The time from its start to its end."""
         return self.end - self.start
 
     @property
@@ -85,23 +84,22 @@ class WaterfallMark:
     tone: Tone = Tone.SOFT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WaterfallRow:
     """One row: a name, words about it, and its bars in order."""
 
     kind: RowKind
     name: str
-    detail: str = ""
-    tone: Tone | None = None
-    sign: str = ""
+    detail: str
     bars: tuple[WaterfallBar, ...] = ()
     marks: tuple[WaterfallMark, ...] = ()
+    tone: Tone | None = None
+    sign: str = ""
     attempt: int | None = None
     job_id: UUID | None = None
 
     @property
     def length(self) -> timedelta:
-        """The time that its bars have taken so far."""
         return sum((bar.length for bar in self.bars if bar.look is not BarLook.PLANNED), timedelta(0))
 
 

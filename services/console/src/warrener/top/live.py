@@ -1,4 +1,5 @@
-"""The live view: reads store and broker again and again, each by itself, and draws what is known."""
+"""The live view: reads store and broker again and again, each by itself, over connections that stay open, and
+draws what is known."""
 
 import asyncio
 import os
@@ -9,20 +10,31 @@ import tty
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from time import monotonic
 
 from rich.console import Console
 from rich.live import Live
 
 from warrener.context import ResolvedEndpoints
+from warrener.errors import store_error
 from warrener.gathering import BrokerFacts
-from warrener.operations.broker import SharedInspector
+from warrener.operations.agents import AgentsQuery, find_agents
+from warrener.operations.breakers import list_breakers
+from warrener.operations.dead_letters import DeadLettersQuery, list_dead_letters
+from warrener.operations.incidents import IncidentsQuery, list_incidents
+from warrener.operations.masking import Masker
+from warrener.operations.noun import Backend
+from warrener.operations.parked import ParkedQuery, list_parked
+from warrener.operations.schedules import list_next
+from warrener.operations.system import SharedInspector
 from warrener.top.picture import Choices, frame
-from warrener.top.readings import StoreReading, StoreSource
-from warrener.top.view import SystemView, make_view
+from warrener.top.view import MAX_ROWS, StoreReading, SystemView, make_view
+from warrener_contracts.circuit_breaker import BreakerState
+from warrener_store import StoreError
 
 Read = Callable[[], Awaitable[None]]
 
-_BROKER_TIMEOUT = 5.0  # seconds
+_TIMEOUT = 5.0  # seconds; a healthy store or broker answers within a fraction
 _MAX_QUEUES = 200  # whose depth the broker is queried for
 _FIRST_STORE = 1.0  # seconds that the first reading of the broker waits for the names of queues
 _STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -34,15 +46,27 @@ class System:
     """The latest readings, and the view that they make. It connects when it reads."""
 
     def __init__(self, endpoints: ResolvedEndpoints) -> None:
-        self.store, self.broker = StoreSource(endpoints), SharedInspector(endpoints, _BROKER_TIMEOUT)
+        self.endpoints, self.broker = endpoints, SharedInspector(endpoints, _TIMEOUT)
+        self._backend: Backend | None = None
         self._store: StoreReading | str = ""
         self._broker, self._delayed = BrokerFacts(), dict[str, int]()
         self._before: StoreReading | None = None
 
     async def read_store(self) -> None:
-        """Read the store; the reading before it stays for rates."""
+        """Read the store, or say why that failed; the reading before it stays for rates."""
         last = self._store
-        self._store = await self.store.read()
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                if self._backend is None:
+                    self._backend = Backend(None, self.endpoints, Masker(None))
+                    await self._backend.open_store()
+                self._store = await _read(self._backend)
+        except TimeoutError:
+            self._store = f"no answer within {_TIMEOUT:g} s"
+        except StoreError as error:
+            self._store = store_error(error).sentence
+        if isinstance(self._store, str):
+            await self._close_store()
         self._before = last if isinstance(last, StoreReading) else None
 
     async def read_broker(self) -> None:
@@ -58,13 +82,37 @@ class System:
 
     @property
     def view(self) -> SystemView:
-        """The view of the latest readings."""
         delayed = sum(self._delayed.values()) if self._broker.product is not None else None
         return make_view(self._store, self._broker, delayed, self._before, datetime.now(UTC))
 
     async def close(self) -> None:
-        """Close both connections."""
-        await asyncio.gather(self.store.close(), self.broker.close())
+        """Close both connections; the next reading opens others."""
+        await asyncio.gather(self._close_store(), self.broker.close())
+
+    async def _close_store(self) -> None:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(_TIMEOUT):
+                    await backend.close()
+
+
+async def _read(backend: Backend) -> StoreReading:
+    now, counts, at = await backend.now(), await backend.store.count_jobs(), monotonic()
+    breakers = (await list_breakers(backend)).breakers
+    return StoreReading(
+        at=at,
+        now=now,
+        counts=counts,
+        heads=await backend.store.queue_heads(),
+        duties=await backend.store.duties(now),
+        agents=await find_agents(backend, AgentsQuery()),
+        breakers=[one for one in breakers if one.state is not BreakerState.CLOSED],
+        incidents=(await list_incidents(backend, IncidentsQuery(limit=MAX_ROWS))).incidents,
+        schedules=await list_next(backend, MAX_ROWS),
+        dead_letters=(await list_dead_letters(backend, DeadLettersQuery(limit=MAX_ROWS))).dead_letters,
+        parked=(await list_parked(backend, ParkedQuery(limit=MAX_ROWS))).messages,
+    )
 
 
 async def read_once(system: System, interval: float) -> SystemView:
@@ -90,9 +138,8 @@ class LiveView:
         self._view = system.view
 
     async def run(self) -> None:
-        """Draw the system again and again."""
         terminal = sys.stdin.fileno()
-        with self._signals(), single_keys(terminal), self._keys(terminal):
+        with self._signals(terminal), single_keys(terminal):
             live = Live(console=self._screen, screen=True, auto_refresh=False, redirect_stderr=False)
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -101,20 +148,20 @@ class LiveView:
                 ]
                 try:
                     with live:
-                        await self._draw(live)
+                        while not self._stopped.is_set():
+                            self._changed.clear()
+                            self._draw(live)
+                            await self._changed.wait()
                 finally:
                     for task in tasks:
                         task.cancel()
         await self._system.close()
 
-    async def _draw(self, live: Live) -> None:
-        while not self._stopped.is_set():
-            self._changed.clear()
-            if not self._choices.paused:
-                self._view = self._system.view
-            size = self._screen.size
-            live.update(frame(self._view, self._choices, size.width, size.height), refresh=True)
-            await self._changed.wait()
+    def _draw(self, live: Live) -> None:
+        if not self._choices.paused:
+            self._view = self._system.view
+        size = self._screen.size
+        live.update(frame(self._view, self._choices, size.width, size.height), refresh=True)
 
     async def _read_store(self) -> None:
         await self._system.read_store()
@@ -134,29 +181,25 @@ class LiveView:
             await asyncio.sleep(self._interval)
 
     @contextmanager
-    def _signals(self) -> Generator[None]:
+    def _signals(self, terminal: int) -> Generator[None]:
+        """Handle signals, and keys of the terminal."""
         loop = asyncio.get_running_loop()
         for number in _STOPS:
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
-        try:
-            yield
-        finally:
-            for number in (*_STOPS, signal.SIGWINCH):
-                loop.remove_signal_handler(number)
-
-    @contextmanager
-    def _keys(self, terminal: int) -> Generator[None]:
-        loop = asyncio.get_running_loop()
         loop.add_reader(terminal, self._press, terminal)
         try:
             yield
         finally:
             loop.remove_reader(terminal)
+            for number in (*_STOPS, signal.SIGWINCH):
+                loop.remove_signal_handler(number)
 
     def _press(self, terminal: int) -> None:
-        keys = read_keys(terminal)
-        if not keys or "q" in keys:  # or the terminal is gone
+        keys = list[str]()
+        with suppress(OSError):  # the terminal is gone
+            keys += parse_keys(os.read(terminal, _MAX_READ))
+        if not keys or "q" in keys:
             self._stop()
             return
         for key in keys:
@@ -183,14 +226,6 @@ def single_keys(terminal: int) -> Generator[None]:
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def read_keys(terminal: int) -> list[str]:
-    """The keys that were pressed; none: the terminal is gone."""
-    try:
-        return list(parse_keys(os.read(terminal, _MAX_READ)))
-    except OSError:
-        return []
 
 
 def parse_keys(data: bytes) -> Iterator[str]:

@@ -1,19 +1,113 @@
 """The picture of a view: a frame that fits the terminal, or all of it as plain text. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as field_of
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from warrener.command.verbs import cell, value_of
+from warrener.operations.agents import AGENTS
+from warrener.operations.breakers import BREAKERS
+from warrener.operations.dead_letters import DEAD_LETTERS
+from warrener.operations.incidents import INCIDENTS
+from warrener.operations.noun import Noun
+from warrener.operations.parked import PARKED
+from warrener.operations.schedules import SCHEDULES
 from warrener.render.screen import one_line
 from warrener.render.times import clock
-from warrener.top.readings import MAX_ROWS
-from warrener.top.sections import SECTIONS, Section, number, rate
-from warrener.top.view import SystemView
+from warrener.render.tones import Tone
+from warrener.top.view import MAX_ROWS, QueueLine, SystemView, TypeLine
+from warrener_contracts.state_machine import JobState
 
+# -- sections ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A list of lines, such as the queues. `columns` are those of a noun: fields of a line, or functions."""
+
+    name: str
+    columns: Mapping[str, str | Callable[[Any], Any]]
+    field: str  # of the view, which has its lines
+    tones: Mapping[str, Tone] = field_of(default_factory=dict[str, Tone])  # of `state`
+    is_alarm: bool = False  # True: a line in it needs somebody
+    is_limited: bool = False  # True: there may be more lines than were read
+
+    def lines(self, view: SystemView) -> Sequence[Any]:
+        found: Sequence[Any] = getattr(view, self.field)
+        return found
+
+
+def number(value: float | None) -> str:
+    """A count: `12,345`; `-` if it is unknown."""
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """Jobs a second: `0`, `0.25`, `12.3`, `1,234`; `-` before a second reading."""
+    if not value:
+        return "-" if value is None else "0"
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def _right(text: str, style: str = "") -> Text:
+    return Text(text, style=style, justify="right")
+
+
+def _jobs(*states: JobState, style: str = "") -> Callable[[QueueLine | TypeLine], Text]:
+    def count(line: QueueLine | TypeLine) -> Text:
+        jobs = sum(line.jobs.get(state, 0) for state in states)
+        return _right(number(jobs), style if jobs else "")
+
+    return count
+
+
+def _section_of(noun: Noun, name: str, field: str = "", **flags: bool) -> Section:
+    columns = {header: column for header, column in noun.columns.items() if column != "parked_id"}  # too wide
+    return Section(name=name, columns=columns, field=field or name, tones=noun.tones, **flags)
+
+
+SECTIONS = (
+    Section(
+        name="queues",
+        columns={
+            "queue": "name",
+            "waiting": _jobs(JobState.WAITING),
+            "queued": _jobs(JobState.QUEUED),
+            "running": _jobs(JobState.RUNNING),
+            "retrying": _jobs(JobState.RETRYING),
+            "broker": lambda line: _right(number(line.waiting)),
+            "cons": lambda line: _right(number(line.consumers), "error" if line.consumers == 0 else ""),
+            "oldest": "oldest",
+            "in/s": lambda line: _right(rate(line.in_rate)),
+            "out/s": lambda line: _right(rate(line.out_rate)),
+        },
+        field="queues",
+    ),
+    Section(
+        name="types",
+        columns={
+            "type": "name",
+            "waiting": _jobs(JobState.WAITING, JobState.QUEUED),
+            "running": _jobs(JobState.RUNNING),
+            "retrying": _jobs(JobState.RETRYING),
+            "done/s": lambda line: _right(rate(line.succeeded_rate)),
+            "failed/s": lambda line: _right(rate(line.failed_rate), "error" if line.failed_rate else ""),
+            "dead": _jobs(JobState.DEAD, style="warning"),
+        },
+        field="job_types",
+    ),
+    _section_of(AGENTS, "agents"),
+    _section_of(BREAKERS, "breakers", is_alarm=True),
+    _section_of(INCIDENTS, "incidents", is_alarm=True, is_limited=True),
+    _section_of(SCHEDULES, "schedules", is_limited=True),
+    _section_of(DEAD_LETTERS, "dead", "dead_letters", is_alarm=True, is_limited=True),
+    _section_of(PARKED, "parked", is_alarm=True, is_limited=True),
+)
 _KEYS = "q quit  ←→ section  p pause"
 _DIGITS = [str(number) for number in range(1, len(SECTIONS) + 1)]
 _STEPS = {"left": -1, "right": 1, "tab": 1}
@@ -52,7 +146,6 @@ def frame(view: SystemView, choices: Choices, width: int, height: int) -> Render
 
 
 def plain_picture(view: SystemView, width: int) -> RenderableType:
-    """The picture with all sections that have rows."""
     parts: list[RenderableType] = [*_head(view, None, width)]
     for index, section in enumerate(SECTIONS):
         lines = section.lines(view)
@@ -78,11 +171,11 @@ def _share(view: SystemView, shown: Sequence[int], rows: int) -> dict[int, int]:
 
 
 def _head(view: SystemView, choices: Choices | None, width: int) -> list[Text]:
-    lines = [_title(view, paused=choices is not None and choices.paused), _services(view), _jobs(view)]
+    lines = [_title(view, paused=choices is not None and choices.paused), _services(view), _totals(view)]
     for name, trouble in (("store", view.store_trouble), ("broker", view.broker_trouble)):
         if trouble is not None:
             lines.append(Text(f"✗ {name}: {one_line(trouble)}", style="error"))
-    lines.append(_alarms(view) if choices is None else _tabs(view, choices.section))
+    lines.append(_tabs(view, None if choices is None else choices.section))
     return [_line(line, width) for line in lines]
 
 
@@ -119,7 +212,7 @@ def _services(view: SystemView) -> Text:
     return made
 
 
-def _jobs(view: SystemView) -> Text:
+def _totals(view: SystemView) -> Text:
     totals = view.totals
     made = Text.assemble(
         f"in/s {rate(totals.requested_rate)}  out/s {rate(totals.finished_rate)}  failed/s ",
@@ -138,23 +231,17 @@ def _jobs(view: SystemView) -> Text:
     return made
 
 
-def _alarms(view: SystemView) -> Text:
-    made = Text()
-    for section in SECTIONS:
-        if section.is_alarm:
-            count = len(section.lines(view))
-            made.append(f"{section.name} {_many(section, count)}  ", style="error" if count else "soft")
-    return made
-
-
-def _tabs(view: SystemView, chosen: int) -> Text:
+def _tabs(view: SystemView, chosen: int | None) -> Text:
+    """The sections with the number of their lines; of a picture outside of a terminal the alarms alone."""
     made = Text()
     for index, section in enumerate(SECTIONS):
         count = len(section.lines(view))
         style = "error" if section.is_alarm and count else "soft"
         if index == chosen:
             style = f"{style} reverse" if style == "error" else "reverse"
-        made.append(f"{section.name} {_many(section, count)}", style=style).append(" ")
+        if chosen is not None or section.is_alarm:
+            made.append(f"{section.name} {_many(section, count)}", style=style)
+            made.append("  " if chosen is None else " ")
     return made
 
 
@@ -171,23 +258,23 @@ def _section(view: SystemView, index: int, height: int) -> RenderableType:
     lines = section.lines(view)
     rows = max(0, height - 2)
     title = Text(section.name, style="bold")
+    if not lines and height >= _MIN_HEIGHT:
+        return Group(title, Text("none", style="soft"), Text(""))
     if len(lines) > rows:
         title.append(f"  {rows} of {_many(section, len(lines))}", style="soft")
-    parts: list[RenderableType] = [title]
-    if height > 1:
-        parts.append(_table(section, lines[:rows], view))
-    return (
-        Group(*parts) if lines or height < _MIN_HEIGHT else Group(title, Text("none", style="soft"), Text(""))
-    )
+    return Group(title, _table(section, lines[:rows], view)) if height > 1 else title
 
 
 def _table(section: Section, lines: Sequence[Any], view: SystemView) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="soft")
-    numbers = section.numbers(lines)
-    for header in section.columns:
-        made.add_column(
-            header, justify="right" if header in numbers else "left", no_wrap=True, overflow="ellipsis"
-        )
+    for header, name in section.columns.items():
+        first = value_of(lines[0], name) if lines else ""
+        is_number = isinstance(first, int) or (isinstance(first, Text) and bool(first.justify))
+        justify: JustifyMethod = "right" if is_number else "left"
+        made.add_column(header, justify=justify, no_wrap=True, overflow="ellipsis")
     for line in lines:
-        made.add_row(*section.cells(line, view.at))
+        cells = (
+            cell(section.tones, name, value_of(line, name), view.at) for name in section.columns.values()
+        )
+        made.add_row(*cells)
     return made

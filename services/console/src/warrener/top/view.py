@@ -1,4 +1,8 @@
-"""The view of the whole system, made from two readings of the store and one of the broker. Pure."""
+"""The view of the whole system, made from two readings of the store and one of the broker. Pure.
+
+A reading counts nothing over a table: the store keeps the numbers of jobs as jobs change, and lists come from
+indexes with a limit.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +13,47 @@ from typing import Any
 from pydantic import BaseModel
 
 from warrener.gathering import BrokerFacts, queue_facts
+from warrener.operations.agents import AgentSummary
+from warrener.operations.breakers import Breaker
+from warrener.operations.incidents import Incident
+from warrener.operations.parked import ListedMessage
 from warrener.operations.queues import QueueSummary, queues_of
-from warrener.top.readings import Lists, StoreReading
+from warrener.operations.schedules import ListedSchedule
 from warrener_contracts.state_machine import JobState
+from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import StateCount
+from warrener_store.jobs.views import QueueHead
+
+MAX_ROWS = 100
+"""Maximum number of rows of a list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lists:
+    """The lists of nouns that readings and views have."""
+
+    agents: Sequence[AgentSummary] = ()
+    breakers: Sequence[Breaker] = ()  # those that are not closed
+    incidents: Sequence[Incident] = ()
+    schedules: Sequence[ListedSchedule] = ()  # those that are looked at next
+    dead_letters: Sequence[DeadLetter] = ()
+    parked: Sequence[ListedMessage] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReading(Lists):
+    """The store at one moment."""
+
+    at: float  # seconds, by this machine's monotonic clock
+    now: datetime  # by the store's clock
+    counts: Sequence[StateCount] = ()
+    heads: Sequence[QueueHead] = ()
+    duties: Mapping[str, str]
+
+    @property
+    def queues(self) -> set[str]:
+        named = {queue for agent in self.agents for queue in agent.queues}
+        return named | {count.queue for count in self.counts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +124,15 @@ def make_view(
 ) -> SystemView:
     """Make the view; `store` is a reading, or why there is none, `before` an earlier one, `here` this
     machine's time."""
-    if isinstance(store, StoreReading):
-        reading, trouble, is_known = store, None, True
-    else:
-        reading, trouble, is_known = StoreReading(at=0, now=here, duties={}), store or None, False
+    is_known = isinstance(store, StoreReading)
+    reading = store if isinstance(store, StoreReading) else StoreReading(at=0, now=here, duties={})
     passed = reading.at - before.at if before is not None and is_known else 0.0
     changes = _Changes(reading.counts, before.counts if before is not None else (), passed)
     lists: dict[str, Any] = {one.name: getattr(reading, one.name) for one in fields(Lists)}
     return SystemView(
         at=reading.now,
         broker=broker.product,
-        store_trouble=trouble,
+        store_trouble=store or None if isinstance(store, str) else None,
         broker_trouble=broker.trouble,
         requests_waiting=None if broker.requests is None else broker.requests.messages,
         reports_waiting=None if broker.statuses is None else broker.statuses.messages,
@@ -105,8 +144,16 @@ def make_view(
             finished_rate=changes.rate(*_OVER),
             failed_rate=changes.rate(*_FAILED),
         ),
-        queues=list(_queue_lines(reading, broker, changes)),
-        job_types=[_type_line(name, changes) for name in sorted({one.job_type for one in reading.counts})],
+        queues=_queue_lines(reading, broker, changes),
+        job_types=[
+            TypeLine(
+                name=name,
+                jobs={state: changes.count(state, job_type=name) for state in JobState},
+                succeeded_rate=changes.rate(JobState.SUCCEEDED, job_type=name),
+                failed_rate=changes.rate(*_FAILED, job_type=name),
+            )
+            for name in sorted({one.job_type for one in reading.counts})
+        ],
         **lists,
     )
 
@@ -159,21 +206,14 @@ def _services(reading: StoreReading, broker: BrokerFacts, *, is_known: bool) -> 
     )
 
 
-def _type_line(name: str, changes: _Changes) -> TypeLine:
-    return TypeLine(
-        name=name,
-        jobs={state: changes.count(state, job_type=name) for state in JobState},
-        succeeded_rate=changes.rate(JobState.SUCCEEDED, job_type=name),
-        failed_rate=changes.rate(*_FAILED, job_type=name),
-    )
-
-
-def _queue_lines(reading: StoreReading, broker: BrokerFacts, changes: _Changes) -> Iterable[QueueLine]:
+def _queue_lines(reading: StoreReading, broker: BrokerFacts, changes: _Changes) -> list[QueueLine]:
     names = sorted(reading.queues | broker.queues.keys())
     at_broker = {name: queue_facts(name, info) for name, info in broker.queues.items()}
-    for one in queues_of(names, reading.counts, reading.heads, reading.agents, at_broker):
-        yield QueueLine(
+    return [
+        QueueLine(
             **dict(one),
             in_rate=changes.rate(*JobState, queue=one.name),
             out_rate=changes.rate(*_OVER, queue=one.name),
         )
+        for one in queues_of(names, reading.counts, reading.heads, reading.agents, at_broker)
+    ]

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from warrener.context import ResolvedEndpoints, connect_store
-from warrener.operations.broker import SharedInspector
 from warrener.operations.masking import Masker
 from warrener.operations.noun import Backend
+from warrener.operations.system import SharedInspector
 from warrener.web.settings import ConsoleSettings
 from warrener.web.tick_calendar import TickCalendar
 from warrener_store import Store

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
 from warrener.operations.masking import Masker
-from warrener.render.outcomes import OUTCOME_TONES
+from warrener.render.jobs import OUTCOME_TONES
 from warrener.render.times import MOMENT, brief, span, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.web.page import Page, PageRequest, Theme, View

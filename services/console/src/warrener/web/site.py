@@ -18,10 +18,10 @@ from warrener.operations.agents import AGENTS
 from warrener.operations.audit import AUDIT
 from warrener.operations.backfills import BACKFILL
 from warrener.operations.breakers import BREAKERS
-from warrener.operations.causes import CAUSES
-from warrener.operations.dead_letters import DEAD_LETTERS
+from warrener.operations.dead_letters import CAUSES, DEAD_LETTERS
 from warrener.operations.incidents import INCIDENTS
 from warrener.operations.job import JOB
+from warrener.operations.job_types import JOB_TYPES
 from warrener.operations.noun import ActionBody, Noun, Verb
 from warrener.operations.parked import PARKED
 from warrener.operations.queues import QUEUES
@@ -35,7 +35,10 @@ from warrener.web.page import Page
 K = TypeVar("K")
 
 
-NOUNS = (AGENTS, AUDIT, BREAKERS, CAUSES, DEAD_LETTERS, INCIDENTS, JOB, PARKED, QUEUES, REDRIVES, SCHEDULES)
+NOUNS = (
+    *(AGENTS, AUDIT, BREAKERS, CAUSES, DEAD_LETTERS, INCIDENTS, JOB, JOB_TYPES),
+    *(PARKED, QUEUES, REDRIVES, SCHEDULES),
+)
 
 
 @dataclass(frozen=True, slots=True)

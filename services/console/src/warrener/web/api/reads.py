@@ -1,13 +1,19 @@
-"""Reads beside those of the nouns: timelines, logs, ticks, previews, and the search."""
+"""Routes of reads beside those of the nouns. Pages call the functions that they answer with."""
 
 import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse
 
-from warrener.errors import CommandError, ExitCode
+from warrener.doctor.management_api import BindingsUnavailable, resolve_management_api
+from warrener.doctor.replicas import lacks_replicas, read_replicas
+from warrener.errors import UsageError
 from warrener.operations.job_logs import MAX_LINES, JobLog, read_log
+from warrener.operations.job_type import JobTypeDetails, JobTypeQuery, read_job_type
+from warrener.operations.job_types import DeploysPage, DeploysQuery, list_deploys
+from warrener.operations.overview import Overview, OverviewQuery, read_overview
 from warrener.operations.schedules import TicksPage, list_ticks
 from warrener.operations.search import SearchPage, SearchQuery, search
 from warrener.operations.timelines import read_timeline
@@ -16,6 +22,7 @@ from warrener.render.waterfall import lay_out
 from warrener.schedules.calendar import UpcomingTick, preview_ticks
 from warrener.selection import find_job, find_schedule
 from warrener.web.api import ConsoleOfApp
+from warrener_runtime.bus.namespace import NameMapper
 
 _MAX_TICKS = 500
 router = APIRouter()
@@ -44,7 +51,7 @@ async def get_ticks(
     """The history of a schedule's ticks, the newest first."""
     if before is not None and before.tzinfo is None:
         problem = f"before: expected a time with its offset, got {before.isoformat()}"
-        raise CommandError(problem, code=ExitCode.USAGE)
+        raise UsageError(problem)
     return await list_ticks(console, name, before=before, limit=limit)
 
 
@@ -61,3 +68,43 @@ async def get_preview(
 async def get_search(console: ConsoleOfApp, query: Annotated[SearchQuery, Query()]) -> SearchPage:
     """Find a text among jobs, parked messages, schedules, queues and job types, as `warrener find` does."""
     return await search(console, query)
+
+
+@router.get("/overview", tags=["statistics"])
+async def get_overview(console: ConsoleOfApp, query: Annotated[OverviewQuery, Query()]) -> Overview:
+    """The whole system: throughput, success, failures by cause, lag, and what needs somebody."""
+    return await read_overview(console, query)
+
+
+@router.get("/job-types/{name:path}", tags=["statistics"])
+async def get_job_type(
+    console: ConsoleOfApp, name: str, query: Annotated[JobTypeQuery, Query()]
+) -> JobTypeDetails:
+    """One job type: trends, versions and causes of death."""
+    return await read_job_type(console, name, query.window)
+
+
+@router.get("/deploys", tags=["statistics"])
+async def get_deploys(console: ConsoleOfApp, query: Annotated[DeploysQuery, Query()]) -> DeploysPage:
+    """List deploys, the newest first."""
+    return await list_deploys(console, query)
+
+
+@router.get("/metrics", tags=["queues"], response_class=PlainTextResponse)
+async def metrics(console: ConsoleOfApp) -> str:
+    """Gauges of the cluster and its queues. All other metrics are served by the services."""
+    endpoints = console.endpoints
+    management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
+    gauges = {"warrener_replicas_known": 0}  # the management API does not answer
+    try:
+        nodes, queues = await read_replicas(management, NameMapper(endpoints.namespace))
+    except BindingsUnavailable:
+        pass
+    else:
+        gauges = {
+            "warrener_replicas_known": 1,
+            "warrener_broker_nodes": len(nodes),
+            "warrener_broker_nodes_down": sum(not node.running for node in nodes),
+            "warrener_queues_lacking_replicas": sum(lacks_replicas(one, len(nodes)) for one in queues),
+        }
+    return "".join(f"# TYPE {name} gauge\n{name} {value}\n" for name, value in gauges.items())

@@ -4,8 +4,17 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from warrener.operations.causes import NO_CAUSE, CausesQuery, DeathCause, list_causes, read_cause
-from warrener.operations.dead_letters import DEAD_LETTERS, DeadLettersQuery, list_dead_letters, read_example
+from warrener.operations.dead_letters import (
+    DEAD_LETTERS,
+    NO_CAUSE,
+    CausesQuery,
+    DeadLettersQuery,
+    DeathCause,
+    list_causes,
+    list_dead_letters,
+    read_cause,
+    read_example,
+)
 from warrener.operations.redrives import REDRIVES, Redrive, RedrivesQuery, list_redrives, read_redrive
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture

@@ -6,7 +6,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from warrener.operations.masked_rows import restore_hidden
+from warrener.operations.masking import restore_hidden
 from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.operations.roles import Role
 from warrener.options import read_object

@@ -1,7 +1,8 @@
 """The pages of job types: the list, and one job type with its trends, versions and causes of death."""
 
 from warrener.operations.agents import AGENTS
-from warrener.web.api.job_types import JobTypeQuery, JobTypesQuery, get_job_type, get_job_types
+from warrener.operations.job_type import JobTypeQuery, read_job_type
+from warrener.operations.job_types import JobTypesQuery, list_job_types
 from warrener.web.charts.throughput import draw_throughput
 from warrener.web.charts.trend import draw_trend
 from warrener.web.page import PageRequest, View, page
@@ -15,7 +16,7 @@ _POLICY_DEFAULTS = frozenset({None, False, ""})
 async def show_job_types(request: PageRequest) -> View:
     """Show job types by name, each with its last day."""
     query = request.read(JobTypesQuery)
-    listed = await get_job_types(request.console, query)
+    listed = await list_job_types(request.console, query)
     context = {
         "lines": [
             (
@@ -36,7 +37,7 @@ async def show_job_type(request: PageRequest) -> View:
     """Show one job type."""
     name = request.path["name"]
     query = request.read(JobTypeQuery)
-    found = await get_job_type(request.console, name, query)
+    found = await read_job_type(request.console, name, query.window)
     window, buckets = WINDOWS[query.window].lower(), buckets_of(found.points)
     marks, zone = marks_of(found.deploys), request.zone
     ended, went = f"Jobs of {name} that ended, {window}", f"Duration and success of {name}, {window}"

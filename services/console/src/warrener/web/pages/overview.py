@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from warrener.operations.causes import NO_CAUSE
-from warrener.operations.needs import Need, NeedKind, NeedSubject
-from warrener.web.api.overview import Overview, OverviewQuery, get_overview
+from warrener.operations.dead_letters import NO_CAUSE
+from warrener.operations.overview import Need, NeedKind, NeedSubject, Overview, OverviewQuery, read_overview
+from warrener.operations.series import StatisticsWindow
 from warrener.web.charts.throughput import draw_throughput
 from warrener.web.page import PageRequest, View, page
 from warrener.web.trends.pictures import buckets_of, marks_of, sparkline
-from warrener.web.trends.series import StatisticsWindow
 
 WINDOWS: Mapping[StatisticsWindow, str] = {
     StatisticsWindow.HOUR: "Last hour",
@@ -43,7 +42,7 @@ _LATE_SECONDS = 60.0
 async def show_overview(request: PageRequest) -> View:
     """Show the whole system."""
     query = request.read(OverviewQuery)
-    found = await get_overview(request.console, query)
+    found = await read_overview(request.console, query)
     window = WINDOWS[query.window].lower()
     title, marks = f"Jobs that ended, {window}", marks_of(found.deploys)
     context = {

@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 from pydantic import ConfigDict
 
 from warrener.errors import CommandError
-from warrener.operations.masked_rows import restore_hidden
+from warrener.operations.masking import restore_hidden
 from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.schedules.calendar import preview_ticks
 from warrener.schedules.schedules_file import DefinitionError, make_definition

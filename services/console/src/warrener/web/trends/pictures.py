@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from warrener.web.api.deploys import DeploySummary
+from warrener.operations.job_types import DeploySummary
+from warrener.operations.series import SeriesPoint
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.sparkline import draw_sparkline
 from warrener.web.charts.time_frame import DeployMark, TimeBucket
-from warrener.web.trends.series import SeriesPoint
 
 _MAX_MARKS = 12
 _SAME_DEPLOY = timedelta(hours=1)

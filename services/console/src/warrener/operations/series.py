@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel
 
 from warrener.operations.noun import fields_from
 from warrener_contracts.state_machine import JobState
-from warrener_store import Store
 from warrener_store.statistics.histogram import percentile
 from warrener_store.statistics.rollup import add_buckets
 from warrener_store.statistics.rows import (
@@ -24,6 +23,9 @@ from warrener_store.statistics.rows import (
     SeriesKind,
     SeriesQuery,
 )
+
+if TYPE_CHECKING:
+    from warrener_store import Store
 
 _MAX_RECENT = timedelta(minutes=3)
 """Age of jobs that are counted by themselves; older ones are in buckets, or will be soon."""
@@ -70,7 +72,7 @@ class Recent(NamedTuple):
     position: RollupPosition
 
 
-async def read_recent(store: Store, now: datetime) -> Recent:
+async def read_recent(store: "Store", now: datetime) -> Recent:
     """Count the newest ends, which are not in the buckets."""
     position = await store.statistics.rollup_position()
     since = max(position.finished_at, now - _MAX_RECENT)
@@ -78,7 +80,7 @@ async def read_recent(store: Store, now: datetime) -> Recent:
 
 
 async def read_buckets(
-    store: Store, names: Collection[str] | None, resolution: Resolution, now: datetime
+    store: "Store", names: Collection[str] | None, resolution: Resolution, now: datetime
 ) -> list[SeriesBucket]:
     """Read the buckets of these job types within the window, by version; None: of all jobs together."""
     kind, shown = (SeriesKind.ALL, ("",)) if names is None else (SeriesKind.JOB_TYPE, names)
@@ -88,7 +90,7 @@ async def read_buckets(
 
 
 async def read_series(
-    store: Store, names: Collection[str] | None, resolution: Resolution, recent: Recent
+    store: "Store", names: Collection[str] | None, resolution: Resolution, recent: Recent
 ) -> dict[str, list[SeriesBucket]]:
     """Read the points of these job types; None: of all jobs together, whose name is empty."""
     return points_of(await read_buckets(store, names, resolution, recent.now), names, resolution, recent)
@@ -145,7 +147,6 @@ class SeriesPoint(BaseModel):
 
     @property
     def failed(self) -> int:
-        """Jobs that ended badly: dead, or expired."""
         return self.dead + self.expired
 
 
@@ -182,7 +183,6 @@ class CauseSummary(BaseModel):
 
 
 def point_of(bucket: SeriesBucket) -> SeriesPoint:
-    """Make the point of a bucket."""
     return SeriesPoint(
         **fields_from(SeriesPoint, bucket),
         p50=percentile(bucket.durations, 0.5),
