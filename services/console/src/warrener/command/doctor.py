@@ -69,9 +69,8 @@ def _print(found: list[CheckResult], *, as_json: bool) -> None:
 
 async def _all_checks(endpoints: ResolvedEndpoints) -> tuple[list[CheckResult], bool]:
     """Run all checks at once, those of one subject in their order; none may hold up those of another."""
-    from warrener.doctor.broker import check_broker
+    from warrener.doctor.broker import check_broker, check_waiting
     from warrener.doctor.store import check_store
-    from warrener.doctor.waiting import check_waiting
     from warrener.installation import check_installation
 
     async def installation() -> AsyncIterator[CheckResult]:

@@ -116,8 +116,7 @@ async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
 async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> "list[TopologyDifference]":
     from warrener.doctor.inspector import open_inspector
     from warrener.doctor.management_api import resolve_management_api
-    from warrener.doctor.replicas import with_replicas
-    from warrener.doctor.topology import compare_topology
+    from warrener.doctor.topology import compare_topology, with_replicas
 
     management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
     async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:

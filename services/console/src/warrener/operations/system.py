@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from warrener.explanations import explain
 from warrener.explanations.explanation import Explanation
-from warrener.explanations.facts import AgentSubject, ScheduleFacts, SystemFacts
-from warrener.gathering import gather_system, queue_subject
+from warrener.explanations.facts import AgentSubject, SystemFacts
+from warrener.gathering import gather_schedule, gather_system, queue_subject
 from warrener.operations.broker import SharedInspector
 from warrener.operations.masked_rows import mask_explanation
 from warrener.operations.noun import Backend
@@ -16,8 +16,6 @@ from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.views import QueueHead
 from warrener_store.schedules.rows import ScheduleRow
-
-_TICKS = 50
 
 
 class DelayDepth(BaseModel):
@@ -46,12 +44,7 @@ async def read_delays(backend: Backend) -> list[DelayDepth]:
 
 async def explain_schedule_row(backend: Backend, row: ScheduleRow) -> Explanation:
     """Explain why a schedule starts no job now, or when it does."""
-    ticks = await backend.store.ticks_of(row.name, _TICKS)
-    fired = next((tick for tick in ticks if tick.job_id is not None), None)
-    jobs = await backend.store.jobs_by_id([fired.job_id]) if fired is not None and fired.job_id else {}
-    system = await read_system(backend)
-    last_job = next(iter(jobs.values()), None)
-    facts = ScheduleFacts(system=system, name=row.name, row=row, ticks=tuple(ticks), last_job=last_job)
+    facts = await gather_schedule(backend.store, await read_system(backend), row)
     return mask_explanation(backend.masker, explain(facts))
 
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 
 from warrener.doctor.management_api import BindingsUnavailable, resolve_management_api
-from warrener.doctor.replicas import lacks_replicas, read_replicas
+from warrener.doctor.topology import lacks_replicas, read_replicas
 from warrener.web.api import ConsoleOfApp
 from warrener_runtime.bus.namespace import NameMapper
 
