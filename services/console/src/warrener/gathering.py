@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from warrener.doctor.inspector import BrokerInspector, QueueInfo
     from warrener.doctor.management_api import QueueBindings
     from warrener_store import Store
+    from warrener_store.schedules.rows import ScheduleRow
 
 _QUEUE_TIMEOUT = 0.5  # seconds; of a queue without a quorum, the broker knows nothing for long
 _QUERIES = 20  # channels at once
@@ -51,6 +52,7 @@ _MIN_FREE = 1 << 20  # bytes; a commit of SQLite may need as much
 _COUNTED_JOBS = 1000
 _SEARCHED_JOBS = 200
 _TICKS = 50
+_SCHEDULE_SOURCE = "warrener/schedule/"
 
 
 class BrokerFacts(NamedTuple):
@@ -86,14 +88,12 @@ async def gather_system(
     """
     ours_now, theirs = datetime.now(UTC), await store.time()
     query = query_broker or partial(_query_broker, endpoints)
-    broker, bound, trouble = await asyncio.gather(
+    broker, (bound, unknown), trouble = await asyncio.gather(
         query(queues) if with_broker else _nothing(BrokerFacts()),
-        _query_bindings(endpoints) if with_bindings else _nothing(None),
+        _query_bindings(endpoints) if with_bindings else _nothing((None, None)),
         _store_trouble(store, endpoints.store_url),
     )
     agents, types = await store.agents(theirs - _LATELY), await store.job_types()
-    unknown = bound if isinstance(bound, str) else None
-    known = None if isinstance(bound, str) else bound
     refused: Mapping[str, str] = {}
     if with_broker:
         from warrener_store.incidents.rows import still_refused  # noqa: PLC0415 - jobs that are over need none
@@ -111,7 +111,7 @@ async def gather_system(
         supervisors=None if broker.statuses is None else broker.statuses.consumers,
         requests_waiting=0 if broker.requests is None else broker.requests.messages,
         statuses_waiting=0 if broker.statuses is None else broker.statuses.messages,
-        queues={name: queue_facts(name, info, known) for name, info in broker.queues.items()},
+        queues={name: queue_facts(name, info, bound) for name, info in broker.queues.items()},
         agents=tuple(agents),
         job_types=types,
         breakers=OpenBreakers(await store.breakers()),
@@ -174,36 +174,29 @@ async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -
 async def inspect_queues(inspector: "BrokerInspector", queues: Collection[str]) -> BrokerFacts:
     """Query the queues of the services and these dispatch queues. Raises as the inspector does."""
     from warrener.doctor.inspector import QueueInfo  # noqa: PLC0415 - as above
-
-    return BrokerFacts(
-        product=inspector.broker,
-        requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
-        statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
-        queues=await _inspect_each(inspector, queues),
-    )
-
-
-async def _inspect_each(
-    inspector: "BrokerInspector", queues: Collection[str]
-) -> dict[str, "QueueInfo | None"]:
-    """Query queues beside each other. One that does not answer, or refuses, is left out: it is unknown."""
     from warrener_amqp import ChannelRefused  # noqa: PLC0415 - as above
 
     found: dict[str, QueueInfo | None] = {}
     places = asyncio.Semaphore(_QUERIES)
 
     async def look(name: str) -> None:
+        """Leave out a queue that does not answer, or refuses: it is unknown."""
         async with places:
             with suppress(TimeoutError, ChannelRefused):
                 async with asyncio.timeout(_QUEUE_TIMEOUT):
                     found[name] = await inspector.queue(dispatch_queue(name).name)
 
     await asyncio.gather(*(look(name) for name in queues if is_queue_name(name)))
-    return {name: found[name] for name in queues if name in found}
+    return BrokerFacts(
+        product=inspector.broker,
+        requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
+        statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
+        queues={name: found[name] for name in queues if name in found},
+    )
 
 
-async def _query_bindings(endpoints: ResolvedEndpoints) -> "QueueBindings | str":
-    """The bindings by the code's names of queues, or why they are unknown."""
+async def _query_bindings(endpoints: ResolvedEndpoints) -> "tuple[QueueBindings | None, str | None]":
+    """The bindings by the code's names of queues, and why they are unknown."""
     # HTTP is not imported for the answers that need no bindings, such as the page of a job.
     from warrener.doctor.management_api import BindingsUnavailable, bindings, resolve_management_api  # noqa: PLC0415
     from warrener.doctor.topology import check_same_broker, ours  # noqa: PLC0415
@@ -212,9 +205,9 @@ async def _query_bindings(endpoints: ResolvedEndpoints) -> "QueueBindings | str"
     management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
     try:
         found = ours(await bindings(management), NameMapper(endpoints.namespace))
-        return check_same_broker(management, TOPOLOGY.queues, found)
+        return check_same_broker(management, TOPOLOGY.queues, found), None
     except BindingsUnavailable as reason:
-        return reason.why
+        return None, reason.why
 
 
 def queue_facts(name: str, info: "QueueInfo | None", bound: "QueueBindings | None" = None) -> QueueFacts:
@@ -238,23 +231,18 @@ async def gather(store: "Store", endpoints: ResolvedEndpoints, text: str) -> Sub
     `schedule:NAME`, `queue:NAME`, `agent:NAME`, `type:NAME` and `job:ID` name one kind alone.
     """
     subject = await _find_subject(store, endpoints, text)
-    trouble = subject.system.store_trouble or await _full_disk(store, endpoints.store_url)
-    return replace(subject, system=replace(subject.system, store_trouble=trouble))
-
-
-async def _full_disk(store: "Store", url: str) -> str | None:
-    """Why PostgreSQL takes no write, if its disk is full: that shows by a write alone."""
-    if isinstance(parse_address(url), SqliteAddress):
-        return None
+    if subject.system.store_trouble or isinstance(parse_address(endpoints.store_url), SqliteAddress):
+        return subject
     from warrener.doctor.store import try_write  # noqa: PLC0415 - the console's pages write nothing
 
-    try:
+    try:  # that its disk is full, PostgreSQL shows by a write alone
         await try_write(store)
     except StoreFull as error:
-        return str(error).partition(";")[0]
+        trouble = str(error).partition(";")[0]
+        return replace(subject, system=replace(subject.system, store_trouble=trouble))
     except StoreError:
         pass  # a user who may read alone, for example
-    return None
+    return subject
 
 
 async def _find_subject(store: "Store", endpoints: ResolvedEndpoints, text: str) -> Subject:
@@ -277,10 +265,9 @@ async def _find_subject(store: "Store", endpoints: ResolvedEndpoints, text: str)
 
 
 async def _job_subject(store: "Store", endpoints: ResolvedEndpoints, text: str) -> JobFacts | None:
-    row = await search_job(store, text)
-    return (
-        None if row is None else await gather_job(store, endpoints, row, with_bindings=not row.state.terminal)
-    )
+    if (row := await search_job(store, text)) is None:
+        return None
+    return await gather_job(store, endpoints, row, with_bindings=not row.state.terminal)
 
 
 async def gather_job(
@@ -306,28 +293,17 @@ async def gather_job(
     )
     dead_letter = found[0] if found else None
     new = dead_letter.redriven_as if dead_letter is not None else None
-    redriven = (await store.jobs_by_id([new])).get(new) if new is not None else None
+    schedule = row.source.removeprefix(_SCHEDULE_SOURCE)
+    is_refusal_reported = row.dispatched_at is None and row.wake_at == REFUSAL_REPORTED
     return JobFacts(
         system=system,
         row=row,
         attempts=tuple(await store.attempts_of([row.job_id])),
         dead_letter=dead_letter,
-        redriven_as=redriven,
-        refusing_since=await _refusing_since(store, row),
-        schedule=_schedule_of(row.source),
+        redriven_as=(await store.jobs_by_id([new])).get(new) if new is not None else None,
+        refusing_since=await _queue_refuses_since(store, row.queue) if is_refusal_reported else None,
+        schedule=schedule if schedule != row.source else None,
     )
-
-
-def _schedule_of(source: str) -> str | None:
-    name = source.removeprefix("warrener/schedule/")
-    return name if name != source else None
-
-
-async def _refusing_since(store: "Store", row: JobRow) -> datetime | None:
-    """Time since when the job's queue refuses messages, if its requesters were notified."""
-    if row.dispatched_at is not None or row.wake_at != REFUSAL_REPORTED:
-        return None
-    return await _queue_refuses_since(store, row.queue)
 
 
 async def _queue_refuses_since(store: "Store", queue: str) -> datetime | None:
@@ -344,31 +320,29 @@ async def _schedule_subject(store: "Store", endpoints: ResolvedEndpoints, name: 
     row = (await store.schedules([name])).get(name)
     if row is None:
         return None
-    ticks = await store.ticks_of(name, _TICKS)
-    fired = next((tick for tick in ticks if tick.job_id is not None), None)
-    jobs = await store.jobs_by_id([fired.job_id]) if fired is not None and fired.job_id is not None else {}
-    rejected = None
-    if fired is not None and not jobs and fired is ticks[0]:
-        from warrener.gathering_unseen import find_parked  # noqa: PLC0415 - as above
+    found = await gather_schedule(store, await gather_system(store, endpoints), row)
+    last = found.ticks[0].job_id if found.ticks else None
+    if last is None or found.last_job is not None:
+        return found
+    from warrener.gathering_unseen import find_parked  # noqa: PLC0415 - as above
 
-        rejected, _ = await find_parked(store, str(fired.job_id))
-    return ScheduleFacts(
-        system=await gather_system(store, endpoints),
-        name=name,
-        row=row,
-        ticks=tuple(ticks),
-        last_job=next(iter(jobs.values()), None),
-        rejected=rejected,
-    )
+    rejected, _ = await find_parked(store, str(last))
+    return replace(found, rejected=rejected)
+
+
+async def gather_schedule(store: "Store", system: SystemFacts, row: "ScheduleRow") -> ScheduleFacts:
+    """Gather the newest ticks of a schedule, and the job of the last one that requested any."""
+    ticks = await store.ticks_of(row.name, _TICKS)
+    fired = [tick.job_id for tick in ticks if tick.job_id is not None][:1]
+    jobs = await store.jobs_by_id(fired) if fired else {}
+    last_job = next(iter(jobs.values()), None)
+    return ScheduleFacts(system=system, name=row.name, row=row, ticks=tuple(ticks), last_job=last_job)
 
 
 async def _type_subject(store: "Store", endpoints: ResolvedEndpoints, name: str) -> TypeSubject | None:
-    row = (await store.job_types([name])).get(name)
-    return (
-        None
-        if row is None
-        else TypeSubject(system=await gather_system(store, endpoints, [row.queue]), row=row)
-    )
+    if (row := (await store.job_types([name])).get(name)) is None:
+        return None
+    return TypeSubject(system=await gather_system(store, endpoints, [row.queue]), row=row)
 
 
 async def _queue_subject(store: "Store", endpoints: ResolvedEndpoints, name: str) -> QueueSubject | None:

@@ -35,9 +35,10 @@ async def gather_unseen(
     job_id = as_uuid(text)
     if job_id is None or parked is not None:
         return found
+    milliseconds = job_id.int >> 80  # of a UUIDv7
     return replace(
         found,
-        made_at=_made_at(job_id),
+        made_at=datetime.fromtimestamp(milliseconds / 1000, UTC) if job_id.version == 7 else None,
         oldest_job_at=await _oldest_job_at(store, system.now),
         known_from=await _known_from(store, job_id),
     )
@@ -94,13 +95,6 @@ def _puts_schedule(parked: ParkedMessage, text: str) -> bool:
         for event in _events(parked.body)
         if isinstance(event.get("data"), dict)
     )
-
-
-def _made_at(job_id: UUID) -> datetime | None:
-    """The time in a UUIDv7."""
-    if job_id.version != 7:
-        return None
-    return datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC)
 
 
 async def _oldest_job_at(store: "Store", now: datetime) -> datetime | None:

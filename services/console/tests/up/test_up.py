@@ -16,7 +16,7 @@ from tests.store_rows import job_type_row
 
 from warrener.command.services import choose_log_levels
 from warrener.up.folder import Endpoints
-from warrener.up.output import LogLine, QuietOutput, read_line
+from warrener.up.output import LogLine, QuietOutput, banner_lines, example_request, read_line
 from warrener.up.processes import (
     LogLevels,
     ProcessSpec,
@@ -27,7 +27,6 @@ from warrener.up.processes import (
     console_spec,
     process_specs,
 )
-from warrener.up.readiness import banner_lines, example_request
 
 ENDPOINTS = Endpoints("amqp://b/", "sqlite:///s.db", "sqlite:///l.db")
 

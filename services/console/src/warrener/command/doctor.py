@@ -65,9 +65,8 @@ def _print(found: list[CheckResult], *, as_json: bool) -> None:
 
 async def _check_all(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[CheckResult]:
     """Run all checks at once, those of one subject in their order; none may hold up those of another."""
-    from warrener.doctor.broker import check_broker
+    from warrener.doctor.broker import check_broker, check_waiting
     from warrener.doctor.store import check_store
-    from warrener.doctor.waiting import check_waiting
     from warrener.installation import check_installation
 
     async def installation() -> AsyncIterator[CheckResult]:
@@ -252,8 +251,7 @@ async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
 async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> "list[TopologyDifference]":
     from warrener.doctor.inspector import open_inspector
     from warrener.doctor.management_api import resolve_management_api
-    from warrener.doctor.replicas import with_replicas
-    from warrener.doctor.topology import compare_topology
+    from warrener.doctor.topology import compare_topology, with_replicas
 
     management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
     async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:

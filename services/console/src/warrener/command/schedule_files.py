@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from warrener.importers import ImportResult
     from warrener.schedules.plan import Plan
     from warrener.schedules.schedules_file import SchedulesFile
-    from warrener_contracts.events import SchedulePutData
-    from warrener_store import Store as OpenStore
 
 _CHANGES_PENDING = 2  # the exit code of --plan
 _POLL_INTERVAL = 0.2  # seconds
@@ -101,10 +99,13 @@ def apply(
         raise typer.Exit(_CHANGES_PENDING if found.to_do else ExitCode.OK)
     if found.to_do:
         confirm("Apply these changes?", _summary(found), "--plan", yes=yes)
-        late = run(_carry_out(endpoints, found, None if no_wait else timeout))
-        _print_applied(found, late, None if no_wait else timeout)
-        if late:
+        changes = _summary(replace(found, steps=tuple(found.to_do)))
+        if late := run(_carry_out(endpoints, found, None if no_wait else timeout)):
+            published = f"published, and not picked up by a scheduler within {timeout:g} s"
+            err().print(f"[warning]![/] {published}: {', '.join(late)}")
             raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+        done = "published; a scheduler carries it out" if no_wait else "done"
+        err().print(f"[good]✓[/] {changes}: {done}")
     if as_json:
         print_json(_plan_json(found, done=None if found.to_do and no_wait else True))
 
@@ -136,6 +137,7 @@ def _check_puts(file: Path, schedules_file: "SchedulesFile", found: "Plan") -> N
 async def _carry_out(endpoints: ResolvedEndpoints, found: "Plan", timeout: float | None) -> list[str]:
     """Publish the changes; returns the names that no scheduler has picked up in time. Without a timeout it
     returns when the broker has confirmed them."""
+    from warrener.schedules.plan import make_plan
     from warrener_client import CommandTimeout
 
     until = monotonic() + (timeout or 0)
@@ -147,33 +149,14 @@ async def _carry_out(endpoints: ResolvedEndpoints, found: "Plan", timeout: float
     if timeout is None:
         return []
     async with connect_store(endpoints) as open_store:
-        return await _not_picked_up(open_store, found, until)
-
-
-async def _not_picked_up(store: "OpenStore", found: "Plan", until: float) -> list[str]:
-    from warrener.schedules.plan import make_plan
-
-    while True:
-        rows = await store.schedules([step.name for step in found.to_do])
-        current = {name: row.definition for name, row in rows.items()}
-        left = [step.name for step in make_plan(found.puts, current).to_do]
-        left += [name for name in found.removed if name in current]
-        if not left or monotonic() > until:
-            return left
-        await asyncio.sleep(_POLL_INTERVAL)
-
-
-def _print_applied(found: "Plan", late: list[str], timeout: float | None) -> None:
-    changes = _summary(replace(found, steps=tuple(found.to_do)))
-    if timeout is None:
-        err().print(f"[good]✓[/] {changes}: published; a scheduler carries it out")
-    elif late:
-        err().print(
-            f"[warning]![/] published, and not picked up by a scheduler within {timeout:g} s: "
-            f"{', '.join(late)}"
-        )
-    else:
-        err().print(f"[good]✓[/] {changes}: done")
+        while True:
+            rows = await open_store.schedules([step.name for step in found.to_do])
+            current = {name: row.definition for name, row in rows.items()}
+            left = [step.name for step in make_plan(found.puts, current).to_do]
+            left += [name for name in found.removed if name in current]
+            if not left or monotonic() > until:
+                return left
+            await asyncio.sleep(_POLL_INTERVAL)
 
 
 def _plan_lines(plan: "Plan") -> "Iterator[Text]":
@@ -300,15 +283,15 @@ def import_(
     """
     from warrener.importers import celery_beat, crontab
     from warrener.schedules.calendar import find_problems
-    from warrener.schedules.schedules_file import render_schedules
+    from warrener.schedules.schedules_file import find_unwritable, render_schedules
 
     if kind is ImportSource.CRONTAB:
+        try:
+            text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"expected a crontab at {source}, got: {error}") from error
         found = crontab.import_schedules(
-            _read_crontab(source),
-            job_type=job_type,
-            timezone=timezone or "UTC",
-            prefix=prefix or "crontab",
-            system=system,
+            text, job_type=job_type, timezone=timezone or "UTC", prefix=prefix or "crontab", system=system
         )
     else:
         beat = (
@@ -323,31 +306,13 @@ def import_(
             names_of=beat.names_of,
         )
     found = found.without(find_problems(found.schedules))
-    found = found.without([_writing_problem(definition) for definition in found.schedules])
+    found = found.without(find_unwritable(found.schedules))
     text = render_schedules(found.schedules, owner, f"From {source}, by `warrener schedule import {kind}`.")
     if output is not None:
         output.write_text(text, encoding="utf-8")
     _print_import(found, text, output, as_json=as_json)
     if strict and found.issues:
         raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
-
-
-def _read_crontab(source: str) -> str:
-    try:
-        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"expected a crontab at {source}, got: {error}") from error
-
-
-def _writing_problem(definition: "SchedulePutData") -> str | None:
-    """Why it cannot be written, such as for a null argument, which TOML lacks."""
-    from warrener.schedules.schedules_file import render_schedules
-
-    try:
-        render_schedules([definition])
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def _print_import(found: "ImportResult", text: str, output: Path | None, *, as_json: bool) -> None:

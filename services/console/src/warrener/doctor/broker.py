@@ -1,16 +1,22 @@
-"""Checks of the broker: reachability, version, topology, bindings, permissions, clock, consumers."""
+"""Checks of the broker: reachability, version, topology, bindings, permissions, clock, consumers; and of what
+waits in its queues, explained as `warrener explain` does."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from warrener.context import ResolvedEndpoints
+from warrener.context import ResolvedEndpoints, connect_store
 from warrener.doctor import CheckResult, CheckStatus, failed, ok, warning
-from warrener.doctor.inspector import BrokerInspector, BrokerTime, QueueInfo, open_inspector
+from warrener.doctor.inspector import BrokerTime, QueueInfo, open_inspector
 from warrener.doctor.management_api import resolve_management_api
-from warrener.doctor.replicas import check_replicas
-from warrener.doctor.topology import TopologyDiff, TopologyDifference, compare_topology
+from warrener.doctor.topology import TopologyDiff, TopologyDifference, check_replicas, compare_topology
 from warrener.errors import CommandError
+from warrener.explanations import explain
+from warrener.explanations.explanation import Explanation
+from warrener.explanations.facts import QueueSubject, SystemFacts, TypeSubject, counted
+from warrener.gathering import gather_system, queue_subject
 from warrener.render.times import span
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     REQUESTS_QUEUE,
@@ -20,12 +26,25 @@ from warrener_contracts.topology import (
     UNROUTABLE_QUEUE,
     Queue,
 )
+from warrener_store import StoreError
+from warrener_store.jobs.rows import StateCount
+from warrener_store.jobs.views import QueueHead
 
 _OLDEST = (3, 10)
 _CLOCK_CHECK = "broker clock"
 _SECOND = timedelta(seconds=1)  # the resolution of the broker's clock
 _MAX_SKEW = timedelta(seconds=2)
+_WAITING = (JobState.WAITING, JobState.QUEUED, JobState.RETRYING)
+_ALARM = "`rabbitmq-diagnostics alarms` names the node: make room on its disk, or give it memory"
 _NTP = "let a time service (NTP) set both clocks"
+
+_CONSUMED = (
+    ("scheduler", "scheduler", REQUESTS_QUEUE),
+    ("scheduler commands", "scheduler", SCHEDULER_COMMANDS),
+    ("supervisor", "supervisor", STATUS_QUEUE),
+    ("supervisor commands", "supervisor", SUPERVISOR_COMMANDS),
+)
+"""Checks, and the service that consumes the queue of each."""
 
 
 async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
@@ -41,10 +60,19 @@ async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResul
             if found.compared:
                 yield await check_replicas(management, inspector.names)
             if not any(each.missing for each in found.differences):
-                async for result in _services(inspector):
-                    yield result
+                for name, service, queue in _CONSUMED:
+                    yield check_consumers(name, service, queue, await inspector.queue(queue.name))
+                for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE):
+                    seen = await inspector.queue(queue.name)
+                    if seen is not None and seen.messages and not seen.consumers:
+                        yield warning(
+                            queue.name, f"{seen.messages} messages wait to be stored", "start a supervisor"
+                        )
                 if (reason := await inspector.alarm()) is not None:
-                    yield alarm(reason)
+                    blocked = f"the broker takes no messages: {reason}"
+                    yield failed(
+                        "broker alarm", f"{blocked}; permissions and clock were not looked at", _ALARM
+                    )
                     return
                 yield permissions(await inspector.check_permissions())
                 yield broker_clock(await inspector.time())
@@ -63,15 +91,6 @@ def version(broker: str) -> CheckResult:
     if parts < _OLDEST:
         return failed("broker", f"expected RabbitMQ 3.10 or later, got {number}", "upgrade the broker")
     return ok("broker", f"{broker} answers")
-
-
-def alarm(reason: str) -> CheckResult:
-    """A broker with an alarm takes no message from anybody: nothing goes on."""
-    return failed(
-        "broker alarm",
-        f"the broker takes no messages: {reason}; permissions and clock were not looked at",
-        "`rabbitmq-diagnostics alarms` names the node: make room on its disk, or give it memory",
-    )
 
 
 def topology(found: Sequence[TopologyDifference]) -> CheckResult:
@@ -114,24 +133,6 @@ def permissions(refused: str | None) -> CheckResult:
     )
 
 
-_CONSUMED = (
-    ("scheduler", "scheduler", REQUESTS_QUEUE),
-    ("scheduler commands", "scheduler", SCHEDULER_COMMANDS),
-    ("supervisor", "supervisor", STATUS_QUEUE),
-    ("supervisor commands", "supervisor", SUPERVISOR_COMMANDS),
-)
-"""Checks, and the service that consumes the queue of each."""
-
-
-async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
-    for name, service, queue in _CONSUMED:
-        yield check_consumers(name, service, queue, await inspector.queue(queue.name))
-    for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE):
-        seen = await inspector.queue(queue.name)
-        if seen is not None and seen.messages and not seen.consumers:
-            yield warning(queue.name, f"{seen.messages} messages wait to be stored", "start a supervisor")
-
-
 def check_consumers(name: str, service: str, queue: Queue, seen: QueueInfo | None) -> CheckResult:
     """Require a consumer of the queue. `name` is that of the check."""
     if seen is None or not seen.consumers:
@@ -152,3 +153,52 @@ def broker_clock(found: BrokerTime | str) -> CheckResult:
         return failed(_CLOCK_CHECK, f"this machine is at least {span(highest)} behind the broker", _NTP)
     apart = max(abs(lowest), abs(highest)).total_seconds()
     return ok(_CLOCK_CHECK, f"this machine and the broker are at most {apart:.1f} s apart")
+
+
+# -- what waits --------------------------------------------------------------------------------------------
+
+
+async def check_waiting(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
+    """Explain every queue and job type that has waiting jobs. Nothing if the store does not answer."""
+    try:
+        async with connect_store(endpoints) as store:
+            heads = {head.queue: head for head in await store.queue_heads()}
+            types = await store.job_types()
+            queues = {row.queue for row in types.values()} | heads.keys()
+            system = await gather_system(store, endpoints, queues)
+            if system.broker_trouble is not None:
+                return  # nothing is known of the queues; the check of the broker says why
+            subjects = [await queue_subject(store, system, each, heads.get(each)) for each in sorted(queues)]
+            found = [*check_queues(subjects, heads), *check_types(system, await store.count_jobs())]
+    except (CommandError, StoreError):
+        return  # the checks of the store and the broker say why
+    for result in found:
+        yield result
+
+
+def check_queues(subjects: Sequence[QueueSubject], heads: Mapping[str, QueueHead]) -> list[CheckResult]:
+    """Fail for each queue with jobs or messages whose agents take none of them. Pure."""
+    waiting = {subject.name: subject.system.queues.get(subject.name) for subject in subjects}
+    busy = [one for one in subjects if one.name in heads or ((at := waiting[one.name]) and at.waiting)]
+    stuck = [(subject, found) for subject in busy if (found := explain(subject)).needs_action]
+    if busy and not stuck:
+        return [ok("queues", f"{len(busy)} with jobs, each with agents that take them")]
+    return [_result(f"queue {subject.name}", found) for subject, found in stuck]
+
+
+def check_types(system: SystemFacts, counts: Iterable[StateCount]) -> list[CheckResult]:
+    """Fail for each job type with waiting jobs that no agent takes. Pure."""
+    waiting: Counter[str] = Counter()
+    for count in counts:
+        if count.state in _WAITING and count.jobs:
+            waiting[count.job_type] += count.jobs
+    results: list[CheckResult] = []
+    for name, jobs in sorted(waiting.items()):
+        row = system.job_types.get(name)
+        if row is not None and (found := explain(TypeSubject(system=system, row=row))).needs_action:
+            results.append(_result(f"type {name}", found, f"; {counted(jobs, 'job')} waiting"))
+    return results
+
+
+def _result(check: str, found: Explanation, waiting: str = "") -> CheckResult:
+    return failed(check, f"{found.line}{waiting}", next(iter(found.commands), found.next))

@@ -4,8 +4,8 @@ The Bus port declares what is missing; an inspection must change nothing, so it 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -17,7 +17,6 @@ from pamqp.base import Frame as Method
 from warrener.context import CONNECT_TIMEOUT, SOURCE, parse_broker_urls
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, os_error_text
 from warrener_amqp import (
-    Address,
     AmqpError,
     AuthenticationRefused,
     Channel,
@@ -128,11 +127,10 @@ class BrokerInspector:
         None if all is granted, else the refused step in the broker's words.
         """
         address = f"doctor-{uuid4().hex}"
-        queue = self.names.queue(topology.reply_queue(address)).name
         step = "configure"
         async with self._channel() as channel:
             try:
-                await _declare_own_queue(channel, queue)
+                queue = await self._declare_reply_queue(channel, address)
                 step = "read and write (bind)"
                 await self._bind_reply_queue(channel, queue, address)
                 step = "write"
@@ -173,16 +171,14 @@ class BrokerInspector:
         death = _FirstDelivery()
         async with self._channel(death) as channel:
             try:
-                queue = self.names.queue(topology.reply_queue(destination)).name
-                await _declare_own_queue(channel, queue)
+                queue = await self._declare_reply_queue(channel, destination)
                 await self._bind_reply_queue(channel, queue, destination)
-                source = self.names.queue(topology.reply_queue(expiring)).name
                 dead_letters: dict[str, str | int] = {
                     "x-message-ttl": 0,
                     "x-dead-letter-exchange": self.names.to_broker(topology.EVENTS),
                     "x-dead-letter-routing-key": topology.reply_key(destination),
                 }
-                await _declare_own_queue(channel, source, dead_letters)
+                source = await self._declare_reply_queue(channel, expiring, **dead_letters)
                 await self._bind_reply_queue(channel, source, expiring)
                 consume = commands.Basic.Consume(queue=queue, no_ack=True)
                 await _call(channel, consume, commands.Basic.ConsumeOk)
@@ -193,7 +189,16 @@ class BrokerInspector:
                 return refusal.reason
             except TimeoutError:
                 return f"no answer within {_CALL_TIMEOUT:g} s"
-        return BrokerTime(before, _died_at(delivery.properties.headers), after)
+        deaths: Any = delivery.properties.headers["x-death"]
+        died_at: datetime = deaths[0]["time"]
+        return BrokerTime(before, died_at if died_at.tzinfo else died_at.replace(tzinfo=UTC), after)
+
+    async def _declare_reply_queue(self, channel: Channel, address: str, **arguments: str | int) -> str:
+        """Declare a queue that goes with the connection; its name on the broker."""
+        queue = self.names.queue(topology.reply_queue(address)).name
+        declare = commands.Queue.Declare(queue=queue, exclusive=True, arguments=dict(arguments))
+        await _call(channel, declare, commands.Queue.DeclareOk)
+        return queue
 
     async def _bind_reply_queue(self, channel: Channel, queue: str, address: str) -> None:
         exchange, key = self.names.to_broker(topology.EVENTS), topology.reply_key(address)
@@ -248,20 +253,6 @@ class _FirstDelivery(ChannelListener):
             self.arrived.exception()  # retrieved: the channel may close before the wait begins
 
 
-def _died_at(headers: Mapping[str, object]) -> datetime:
-    """The broker's second in which the message died, of its `x-death` header."""
-    deaths: Any = headers["x-death"]
-    reported_at: datetime = deaths[0]["time"]
-    return reported_at if reported_at.tzinfo else reported_at.replace(tzinfo=UTC)
-
-
-async def _declare_own_queue(
-    channel: Channel, name: str, arguments: Mapping[str, str | int] | None = None
-) -> None:
-    declare = commands.Queue.Declare(queue=name, exclusive=True, arguments=dict(arguments or {}))
-    await _call(channel, declare, commands.Queue.DeclareOk)
-
-
 async def _call(channel: Channel, method: Method, answer: type[M]) -> M:
     async with asyncio.timeout(_CALL_TIMEOUT):
         return await channel.call(method, answer)
@@ -270,37 +261,21 @@ async def _call(channel: Channel, method: Method, answer: type[M]) -> M:
 @asynccontextmanager
 async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncGenerator[BrokerInspector]:
     """Connect to this broker. Raises CommandError if it is unreachable, refuses us, or is lost meanwhile."""
-    addresses = [address.with_name(SOURCE) for address in parse_broker_urls(url)]
+    where, *_ = addresses = [address.with_name(SOURCE) for address in parse_broker_urls(url)]
     try:
         session, opened = await open_session(addresses, timeout=CONNECT_TIMEOUT)
     except AuthenticationRefused as error:
-        raise _credentials_refused(addresses[0], error) from error
-    except OSError as error:
-        raise BrokerUnreachable(url, os_error_text(error)) from error
-    except ConnectionLost as error:
-        raise BrokerUnreachable(url, str(error)) from error
+        raise CommandError(
+            f"expected the broker at {where} to let {where.credentials.description} into virtual host "
+            f"{where.params.virtual_host!r}, got: {error}",
+            do="correct the broker URL, or create the user, its permissions or the virtual host",
+            code=ExitCode.UNREACHABLE,
+        ) from error
+    except (OSError, ConnectionLost) as error:
+        why = os_error_text(error) if isinstance(error, OSError) else str(error)
+        raise BrokerUnreachable(url, why) from error
     try:
-        with _translate_errors(url):
-            yield BrokerInspector(session, opened.server, namespace)
-    finally:
-        if session.blocked is not None:
-            session.transport.abort(ConnectionLost("the broker reads nothing of this connection"))
-        await session.close()
-
-
-def _credentials_refused(where: Address, error: AuthenticationRefused) -> CommandError:
-    return CommandError(
-        f"expected the broker at {where} to let {where.credentials.description} into virtual host "
-        f"{where.params.virtual_host!r}, got: {error}",
-        do="correct the broker URL, or create the user, its permissions or the virtual host",
-        code=ExitCode.UNREACHABLE,
-    )
-
-
-@contextmanager
-def _translate_errors(url: str) -> Generator[None]:
-    try:
-        yield
+        yield BrokerInspector(session, opened.server, namespace)
     except ChannelRefused as error:
         raise CommandError(
             f"expected the broker at {mask(url)} to let us look, got: {error}",
@@ -314,3 +289,7 @@ def _translate_errors(url: str) -> Generator[None]:
             do="check that it still runs, and try again",
             code=ExitCode.UNREACHABLE,
         ) from error
+    finally:
+        if session.blocked is not None:
+            session.transport.abort(ConnectionLost("the broker reads nothing of this connection"))
+        await session.close()

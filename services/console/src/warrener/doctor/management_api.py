@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from time import monotonic
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
@@ -27,6 +27,7 @@ ENABLE_HINT = (
     "to compare them: rabbitmq-plugins enable rabbitmq_management, or name its URL with --management "
     "or WARRENER_MANAGEMENT_URL"
 )
+_CORRECT_HINT = "correct --management or WARRENER_MANAGEMENT_URL: it names the management API of this broker"
 
 QueueBindings = Mapping[str, frozenset[Binding]]
 """Bindings by queue; each queue has at least its own, of the default exchange ("")."""
@@ -81,14 +82,11 @@ async def bindings(management: ManagementApi) -> QueueBindings:
 
 async def query(management: ManagementApi, path: str, what: str, parse: Callable[[bytes], T]) -> T:
     """Fetch a list from the first node that answers, and parse it. Raises BindingsUnavailable."""
-    *silent, last = management.url, *management.others
-    for url in silent:
+    if management.others:
+        first, *others = management.others
         with suppress(BindingsUnavailable):
-            return await _query_node(replace(management, url=url), path, what, parse)
-    return await _query_node(replace(management, url=last), path, what, parse)
-
-
-async def _query_node(management: ManagementApi, path: str, what: str, parse: Callable[[bytes], T]) -> T:
+            return await query(replace(management, others=()), path, what, parse)
+        return await query(replace(management, url=first, others=tuple(others)), path, what, parse)
     try:
         return parse(await asyncio.to_thread(_fetch, management, path))
     except urllib.error.HTTPError as answer:
@@ -97,10 +95,8 @@ async def _query_node(management: ManagementApi, path: str, what: str, parse: Ca
     except (OSError, HTTPException) as error:  # URLError is an OSError
         raise BindingsUnavailable(f"nothing answers at {management.url} ({_error_text(error)})") from None
     except (ValueError, KeyError, TypeError):
-        raise BindingsUnavailable(
-            f"expected a list of {what} from {management.url}, got something else",
-            "correct --management or WARRENER_MANAGEMENT_URL: it names the management API of this broker",
-        ) from None
+        got = f"expected a list of {what} from {management.url}, got something else"
+        raise BindingsUnavailable(got, _CORRECT_HINT) from None
 
 
 def parse_bindings(body: bytes) -> QueueBindings:
@@ -116,30 +112,23 @@ def parse_bindings(body: bytes) -> QueueBindings:
 def explain_refusal(management: ManagementApi, code: int, body: bytes) -> BindingsUnavailable:
     """Explain an answer other than 200. Pure."""
     url, user, virtual_host = management.url, management.user, management.virtual_host
+    try:
+        reason = f": {json.loads(body)['reason']}"
+    except (ValueError, KeyError, TypeError):
+        reason = ""
     if code in {401, 403}:
         return BindingsUnavailable(
-            f"{url} does not let user {user!r} see virtual host {virtual_host!r} "
-            f"({code}{_body_reason(body)})",
+            f"{url} does not let user {user!r} see virtual host {virtual_host!r} ({code}{reason})",
             f"rabbitmqctl set_user_tags {user} management; or name another user: "
             "--management http://USER:PASSWORD@HOST:15672",
         )
     if code == 404:
-        return BindingsUnavailable(
-            f"{url} knows no virtual host {virtual_host!r}, or is no management API (404)",
-            "correct --management or WARRENER_MANAGEMENT_URL: it names the management API of this broker",
-        )
+        none = f"{url} knows no virtual host {virtual_host!r}, or is no management API (404)"
+        return BindingsUnavailable(none, _CORRECT_HINT)
     return BindingsUnavailable(
-        f"expected bindings from {url}, got {code}{_body_reason(body)}",
+        f"expected bindings from {url}, got {code}{reason}",
         "look into the broker's log, or correct --management or WARRENER_MANAGEMENT_URL",
     )
-
-
-def _body_reason(body: bytes) -> str:
-    try:
-        reason: object = json.loads(body)["reason"]
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return f": {reason}"
 
 
 def _error_text(error: Exception) -> str:
@@ -168,16 +157,10 @@ def _fetch(management: ManagementApi, path: str) -> bytes:
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirects()]
     if (context := parse_broker_url(management.broker_url).tls()) is not None:
         handlers.append(urllib.request.HTTPSHandler(context=context))
-    until = monotonic() + _TIMEOUT
+    until, body = monotonic() + _TIMEOUT, bytearray()
     with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT) as answer:
-        return _read(answer, until)
-
-
-def _read(answer: HTTPResponse, until: float) -> bytes:
-    """Read the whole answer; the timeout covers all reads together."""
-    body = bytearray()
-    while chunk := answer.read1(_CHUNK):
-        body += chunk
-        if monotonic() > until:
-            raise TimeoutError
+        while chunk := answer.read1(_CHUNK):
+            body += chunk
+            if monotonic() > until:  # of all reads together
+                raise TimeoutError
     return bytes(body)

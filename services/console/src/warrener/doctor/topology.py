@@ -1,12 +1,14 @@
-"""Differences between the broker's exchanges, queues and bindings and those of this version."""
+"""Differences between the broker's exchanges, queues, bindings and replicas and those that should be."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, NamedTuple, Self, cast
+from urllib.parse import quote
 
-from warrener.doctor import CheckStatus
+from warrener.doctor import CheckResult, CheckStatus, ok, warning
 from warrener.doctor.inspector import BrokerInspector
-from warrener.doctor.management_api import BindingsUnavailable, ManagementApi, QueueBindings, bindings
+from warrener.doctor.management_api import BindingsUnavailable, ManagementApi, QueueBindings, bindings, query
 from warrener_contracts.topology import (
     RETIRED_QUEUES,
     TOPOLOGY,
@@ -65,7 +67,10 @@ class TopologyDiff:
 
 async def compare_topology(inspector: BrokerInspector, management: ManagementApi) -> TopologyDiff:
     """Compare the broker with the topology of this version, and change nothing."""
-    found = await differences(inspector) + await find_retired_queues(inspector)
+    found = await differences(inspector)
+    for name in RETIRED_QUEUES:
+        if await inspector.queue(name) is not None:
+            found.append(TopologyDifference.warning(f"queue {name}", "is of an earlier version", _DELETE))
     absent = {each.what for each in found if each.missing}
     queues = [queue for queue in TOPOLOGY.queues if f"queue {queue.name}" not in absent]
     names = inspector.names
@@ -121,15 +126,6 @@ def ours(seen: QueueBindings, names: NameMapper) -> QueueBindings:
     }
 
 
-async def find_retired_queues(inspector: BrokerInspector) -> list[TopologyDifference]:
-    """Find unused queues of earlier versions."""
-    return [
-        TopologyDifference.warning(f"queue {name}", "is of an earlier version", _DELETE)
-        for name in RETIRED_QUEUES
-        if await inspector.queue(name) is not None
-    ]
-
-
 def check_same_broker(
     management: ManagementApi, queues: Iterable[Queue], seen: QueueBindings
 ) -> QueueBindings:
@@ -158,27 +154,132 @@ def compare_bindings(
     found: list[TopologyDifference] = []
     for queue in queues:
         there = {bound for bound in seen.get(queue.name, frozenset()) if bound.exchange}
-        ours = [bound for bound in queue.bindings if bound.exchange in exchanges]
-        found += [_missing_binding(queue, bound) for bound in ours if bound not in there]
+        bind = _DECLARE
+        if queue.name.startswith(_DISPATCH_QUEUES):
+            name = queue.name.removeprefix(_DISPATCH_QUEUES)
+            bind = f"start an agent of {name!r} again: it binds its queue"
+        found += [
+            _missing(f"binding {bound.exchange} {bound.key} → {queue.name}", bind)
+            for bound in queue.bindings
+            if bound.exchange in exchanges and bound not in there
+        ]
         if queue.name == TRIGGERS_QUEUE.name:
             continue  # the scheduler binds the events that schedules wait for
-        foreign = sorted(there - set(queue.bindings), key=lambda bound: (bound.exchange, bound.key))
-        found += [
-            TopologyDifference.warning(_binding(queue, bound), "is none of ours", _UNBIND)
-            for bound in foreign
-        ]
+        for bound in sorted(there - set(queue.bindings), key=lambda bound: (bound.exchange, bound.key)):
+            what = f"binding {bound.exchange} {bound.key} → {queue.name}"
+            found.append(TopologyDifference.warning(what, "is none of ours", _UNBIND))
     return found
-
-
-def _missing_binding(queue: Queue, bound: Binding) -> TopologyDifference:
-    by_agents = queue.name.startswith(_DISPATCH_QUEUES)
-    again = f"start an agent of {queue.name.removeprefix(_DISPATCH_QUEUES)!r} again: it binds its queue"
-    return _missing(_binding(queue, bound), again if by_agents else _DECLARE)
-
-
-def _binding(queue: Queue, bound: Binding) -> str:
-    return f"binding {bound.exchange} {bound.key} → {queue.name}"
 
 
 def _missing(what: str, do: str = _DECLARE) -> TopologyDifference:
     return TopologyDifference(what, "is missing", missing=True, do=do)
+
+
+# -- replicas ----------------------------------------------------------------------------------------------
+# A quorum queue gets its replicas when it is declared. Nodes that join later get none, and RabbitMQ says
+# nothing: the queue is down with its only node.
+
+_WANTED = 3
+"""Replicas of a queue, or as many as there are nodes: RabbitMQ's own number for a new one."""
+_REBALANCE = "rabbitmq-queues rebalance quorum"
+
+
+class Node(NamedTuple):
+    """A node of the cluster."""
+
+    name: str
+    running: bool
+
+
+class QueueReplicas(NamedTuple):
+    """The nodes that have a replica of a queue, and the one that leads."""
+
+    queue: str
+    members: frozenset[str]
+    leader: str
+
+
+async def read_replicas(
+    management: ManagementApi, names: NameMapper
+) -> tuple[list[Node], list[QueueReplicas]]:
+    """Read the nodes of the cluster and the replicas of our queues. Raises BindingsUnavailable."""
+    virtual_host = quote(management.virtual_host, safe="")
+    columns = "columns=name,type,members,leader"
+    queues = await query(management, f"queues/{virtual_host}?{columns}", "queues", _parse_queues)
+    try:
+        nodes = await query(management, "nodes?columns=name,running", "nodes", _parse_nodes)
+    except BindingsUnavailable as refused:
+        raise BindingsUnavailable(
+            f"the nodes of the cluster are unknown: {refused.why}",
+            f"rabbitmqctl set_user_tags {management.user} monitoring; or name another user with --management",
+        ) from refused
+    return nodes, [one for one in queues if names.is_ours(one.queue)]
+
+
+def _parse_queues(body: bytes) -> list[QueueReplicas]:
+    return [
+        QueueReplicas(str(one["name"]), frozenset(map(str, one["members"])), str(one.get("leader", "")))
+        for one in cast("list[dict[str, Any]]", json.loads(body))
+        if one.get("type") == "quorum"
+    ]
+
+
+def _parse_nodes(body: bytes) -> list[Node]:
+    found = cast("list[dict[str, Any]]", json.loads(body))
+    return [Node(str(one["name"]), bool(one["running"])) for one in found]
+
+
+def lacks_replicas(queue: QueueReplicas, nodes: int) -> bool:
+    """True if the queue has fewer replicas than RabbitMQ gives a new one on so many nodes."""
+    return len(queue.members) < min(nodes, _WANTED)
+
+
+def compare_replicas(nodes: Iterable[Node], queues: Iterable[QueueReplicas]) -> list[TopologyDifference]:
+    """Find nodes that are down, queues with too few replicas, and one node that leads them all. Pure."""
+    warn = TopologyDifference.warning
+    nodes, queues = list(nodes), sorted(queues, key=lambda one: one.queue)
+    found = [
+        warn(f"node {node.name}", "is not running", "start it, or `rabbitmqctl forget_cluster_node`")
+        for node in nodes
+        if not node.running
+    ]
+    for one in queues:
+        if lacks_replicas(one, len(nodes)):
+            lacking = sorted({node.name for node in nodes} - one.members)
+            found.append(
+                warn(
+                    f"queue {one.queue}",
+                    f"has {len(one.members)} of {min(len(nodes), _WANTED)} replicas, on {len(nodes)} nodes",
+                    "; ".join(f"rabbitmq-queues grow {name} all" for name in lacking),
+                )
+            )
+    leaders = {one.leader for one in queues}
+    if len(nodes) > 1 and len(queues) >= len(nodes) and len(leaders) == 1:
+        [leader] = leaders
+        found.append(warn(f"node {leader}", f"leads all {len(queues)} queues", _REBALANCE))
+    return found
+
+
+async def with_replicas(found: TopologyDiff, management: ManagementApi, names: NameMapper) -> TopologyDiff:
+    """Add the differences of replicas; they are a warning where they cannot be compared."""
+    try:
+        differences = compare_replicas(*await read_replicas(management, names))
+    except BindingsUnavailable as reason:
+        differences = [TopologyDifference.warning("replicas", f"were not compared: {reason.why}", reason.do)]
+    return replace(found, replicas=tuple(differences))
+
+
+async def check_replicas(management: ManagementApi, names: NameMapper) -> CheckResult:
+    """Require a replica on each node, and leaders on more than one."""
+    try:
+        nodes, queues = await read_replicas(management, names)
+    except BindingsUnavailable as reason:
+        return warning("replicas", f"not compared: {reason.why}", reason.do)
+    if not (found := compare_replicas(nodes, queues)):
+        return ok(
+            "replicas", f"every queue has its replicas on {len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+        )
+    advice = dict.fromkeys(one.do for one in found if one.do)
+    few = sum(one.what.startswith("queue ") for one in found)
+    more = f" and {few - 1} more queues" if few > 1 else ""
+    return warning("replicas", f"{found[0].what} {found[0].how}{more}", "; ".join(advice))

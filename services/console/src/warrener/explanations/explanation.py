@@ -1,20 +1,11 @@
 """An explanation as a value: cause, since when, until when, next step, and the checks on the way. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 
-from warrener.explanations.causes import Cause
-
-
-class StepStatus(StrEnum):
-    """The finding of one step of the walk."""
-
-    PASSED = "passed"
-    BLOCKED = "blocked"  # the cause: nothing changes until somebody acts
-    WAITING = "waiting"  # the cause: time or a service resolves it
-    UNKNOWN = "unknown"  # a fact is missing: the walk goes on without it
+from warrener.explanations.causes import Cause, StepStatus
+from warrener.explanations.facts import SystemFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +59,9 @@ class Explanation:
 class Walk:
     """Collects the steps of one walk until its cause is found. `since`: for causes without a time."""
 
-    def __init__(self, subject: str, state: str, now: datetime, since: datetime | None = None) -> None:
-        self.subject, self.state = subject, state
-        self.now, self._since = now, since or now
+    def __init__(self, system: SystemFacts, subject: str, state: str, since: datetime | None = None) -> None:
+        self.system, self.now = system, system.now
+        self._subject, self._state, self._since = subject, state, since or system.now
         self._steps: list[Step] = []
         self._notes: list[str] = []
 
@@ -88,41 +79,30 @@ class Walk:
 
     def end(
         self,
-        step: str,
         cause: Cause,
         sentence: str,
         *suggestions: Suggestion,
-        next: str,  # noqa: A002 - the field of the answer
         detail: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
-        over: bool = False,
+        at: str = "",
+        next: str = "",  # noqa: A002 - the field of the answer
         by_itself: bool = False,
     ) -> Explanation:
-        """Make the explanation; `step` is where the walk ends.
-
-        `over`: the subject waits for nothing. `by_itself`: it goes on by itself, other than this cause does
-        as a rule.
-        """
-        needs_action = cause.needs_action and not by_itself
-        status = StepStatus.BLOCKED if needs_action else StepStatus.WAITING
-        self._steps.append(Step(step, StepStatus.PASSED if over else status, ""))
+        """Make the explanation. The walk ends `at` the step of the cause, and `next` is its next one, if none
+        is given; `by_itself`: it goes on by itself, other than this cause does as a rule."""
+        status = StepStatus.WAITING if by_itself else cause.status
         return Explanation(
-            subject=self.subject,
-            state=self.state,
+            subject=self._subject,
+            state=self._state,
             cause=cause,
-            needs_action=needs_action,
+            needs_action=status is StepStatus.BLOCKED,
             sentence=sentence,
             detail=" ".join(detail.split()),
             since=min(since or self._since, self.now),
             until=until,
-            next=next,
+            next=next or cause.next,
             suggestions=suggestions,
-            steps=tuple(self._steps),
+            steps=(*self._steps, Step(at or cause.step, status, "")),
             notes=tuple(self._notes),
         )
-
-
-def first(*checks: Callable[[], Explanation | None]) -> Explanation | None:
-    """Run checks in order until one of them ends the walk."""
-    return next((found for check in checks if (found := check()) is not None), None)

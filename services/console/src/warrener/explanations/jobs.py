@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from warrener.explanations import delivery
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.explanation import Explanation, Walk
 from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, deaths, ended_agents, first_line
 from warrener.explanations.started_jobs import explain_ended, explain_running
 from warrener.explanations.suggestions import DOCTOR, breaker, show_job
@@ -25,158 +25,120 @@ _UNPUBLISHED = timedelta(seconds=5)
 
 def explain_job(facts: JobFacts) -> Explanation:
     """Explain the job's wait, or that it runs, or how it ended."""
-    row = facts.row
+    row, system, now = facts.row, facts.system, facts.system.now
     since = row.finished_at or row.started_at or row.dispatched_at or row.updated_at
-    walk = Walk(f"job {row.job_id}", row.state.value, facts.system.now, since)
-    around.note_troubles(walk, facts.system)
-    _accepted(walk, facts)
-    if row.state.terminal:
-        return explain_ended(walk, facts)
-    if (found := around.check_store(walk, facts.system)) is not None:
-        return found
-    match row.state:
-        case JobState.WAITING:
-            return _waiting(walk, facts)
-        case JobState.RETRYING:
-            return _retrying(walk, facts)
-        case JobState.RUNNING:
-            return explain_running(walk, facts)
-        case _:
-            return _queued(walk, facts)
-
-
-def _accepted(walk: Walk, facts: JobFacts) -> None:
-    row = facts.row
-    walk.passed("request", f"accepted {ago(row.accepted_at, facts.system.now)}, from {row.source}")
+    walk = around.begin_walk(system, f"job {row.job_id}", row.state.value, since)
+    walk.passed("request", f"accepted {ago(row.accepted_at, now)}, from {row.source}")
     if facts.schedule is not None:
         walk.passed("schedule", f"requested by a tick of {facts.schedule}")
-    if row.deadline_at is not None and not row.state.terminal:
-        walk.note(f"it expires {ago(row.deadline_at, facts.system.now)}")
-    if row.error is not None and row.error.crashes and not row.state.terminal:
+    if row.state.terminal:
+        return explain_ended(walk, facts)
+    if row.deadline_at is not None:
+        walk.note(f"it expires {ago(row.deadline_at, now)}")
+    if row.error is not None and row.error.crashes:
         walk.note(
             f"its attempts end their processes: {deaths(row)} of {row.policy.quarantine_threshold} deaths"
             f" until it is quarantined, the last one: {first_line(row.error.crashes[-1])}; a cancel stops it"
         )
+    if (found := around.check_store(walk)) is not None:
+        return found
+    match row.state:
+        case JobState.WAITING:
+            return _waiting(walk, row)
+        case JobState.RETRYING:
+            return _retrying(walk, facts)
+        case JobState.RUNNING:
+            return explain_running(walk, row)
+        case _:
+            return _queued(walk, facts) if row.dispatched_at is not None else _unpublished(walk, facts)
 
 
 # -- before the first attempt --------------------------------------------------------------------------------
 
 
-def _waiting(walk: Walk, facts: JobFacts) -> Explanation:
-    row, system = facts.row, facts.system
+def _waiting(walk: Walk, row: JobRow) -> Explanation:
     due = row.due_at or row.accepted_at
-    return first(
-        lambda: _deadline_before(walk, facts, due),
-        lambda: _held(walk, facts),
-        lambda: _due_later(walk, facts, due),
-        lambda: around.check_broker(walk, system),
-        lambda: around.check_scheduler(walk, system, "dispatches the job", due),
-    ) or _not_dispatched(walk, facts, due)
+    return (
+        _deadline_before(walk, row, due)
+        or _held(walk, row)
+        or _due_later(walk, row, due)
+        or around.check_broker(walk)
+        or around.check_scheduler(walk, "dispatches the job", due)
+        or _not_dispatched(walk, due)
+    )
 
 
-def _deadline_before(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
+def _deadline_before(walk: Walk, row: JobRow, due: datetime) -> Explanation | None:
     """End the walk if the deadline passes before the next attempt is due."""
-    row = facts.row
     if row.deadline_at is None or row.deadline_at > due:
         return None
     first_one = row.state is JobState.WAITING
-    when = ago(due, facts.system.now)
-    return walk.end(
-        "deadline",
-        Cause.DEADLINE_BEFORE_START if first_one else Cause.DEADLINE_BEFORE_RETRY,
-        f"Its deadline passes before {'the job' if first_one else f'attempt {row.attempt}'} is due, {when}",
-        show_job(row.job_id),
-        until=row.deadline_at,
-        next="Request it again with a later deadline; this one expires",
-    )
+    cause = Cause.DEADLINE_BEFORE_START if first_one else Cause.DEADLINE_BEFORE_RETRY
+    which = "the job" if first_one else f"attempt {row.attempt}"
+    sentence = f"Its deadline passes before {which} is due, {ago(due, walk.now)}"
+    then = "Request it again with a later deadline; this one expires"
+    return walk.end(cause, sentence, show_job(row.job_id), until=row.deadline_at, next=then)
 
 
-def _not_dispatched(walk: Walk, facts: JobFacts, due: datetime) -> Explanation:
-    now = facts.system.now
-    if now - due > around.LATE:
-        return walk.end(
-            "dispatch",
-            Cause.SCHEDULER_LATE,
-            "The job is due, and no scheduler has dispatched it",
-            DOCTOR,
-            since=due,
-            next="A scheduler dispatches it once it works again: it may be frozen, or its store slow",
-        )
-    return walk.end(
-        "dispatch",
-        Cause.DISPATCHING,
-        "The job is due",
-        since=due,
-        next="A scheduler dispatches it within a second",
-    )
+def _not_dispatched(walk: Walk, due: datetime) -> Explanation:
+    if walk.now - due <= around.LATE:
+        then = "A scheduler dispatches it within a second"
+        return walk.end(Cause.DISPATCHING, "The job is due", since=due, next=then)
+    sentence = "The job is due, and no scheduler has dispatched it"
+    then = "A scheduler dispatches it once it works again: it may be frozen, or its store slow"
+    return walk.end(Cause.SCHEDULER_LATE, sentence, DOCTOR, at="dispatch", since=due, next=then)
 
 
-def _due_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
-    row, now = facts.row, facts.system.now
-    if due <= now:
-        walk.passed("time", f"due {ago(due, now)}")
+def _due_later(walk: Walk, row: JobRow, due: datetime) -> Explanation | None:
+    if due <= walk.now:
+        walk.passed("time", f"due {ago(due, walk.now)}")
         return None
-    ahead = row.requested_at - row.accepted_at
+    since, ahead = row.accepted_at, row.requested_at - row.accepted_at
     if ahead > MAX_SKEW:
-        return walk.end(
-            "time",
-            Cause.CLOCK_SKEW,
-            f"The job waits for its time by the clock of {row.source}, which is {span(ahead)} ahead",
-            DOCTOR,
-            since=row.accepted_at,
-            until=due,
-            next="Let NTP set that clock; a scheduler dispatches the job",
-        )
-    return walk.end(
-        "time",
-        Cause.DELAYED,
-        "The job waits for the time that its request gives",
-        since=row.accepted_at,
-        until=due,
-        next="A scheduler dispatches it",
-    )
+        skewed = f"The job waits for its time by the clock of {row.source}, which is {span(ahead)} ahead"
+        return walk.end(Cause.CLOCK_SKEW, skewed, DOCTOR, since=since, until=due)
+    delayed = "The job waits for the time that its request gives"
+    return walk.end(Cause.DELAYED, delayed, since=since, until=due)
 
 
-def _held(walk: Walk, facts: JobFacts) -> Explanation | None:
+def _held(walk: Walk, row: JobRow) -> Explanation | None:
     """End the walk if a circuit breaker holds the job back."""
-    row, system = facts.row, facts.system
-    blocking = system.breakers.find_blocking(row.job_type, row.policy, row.queue)
-    if blocking is None:
-        walk.passed("breakers", "none that it depends on is open")
-        return None
-    return held(walk, blocking, "the job")
+    blocking = walk.system.breakers.find_blocking(row.job_type, row.policy, row.queue)
+    if blocking is not None:
+        return end_held(walk, blocking, "the job")
+    walk.passed("breakers", "none that it depends on is open")
+    return None
 
 
-def held(walk: Walk, by: BreakerRow, whom: str) -> Explanation:
+def end_held(walk: Walk, by: BreakerRow, whom: str) -> Explanation:
     """End the walk: a circuit breaker holds jobs back, or their queue is paused."""
+    until = by.until and max(by.until, walk.now)
     if queue := paused_queue(by.name):
         return walk.end(
-            "breakers",
             Cause.BREAKER_OPEN,
             f"Queue {queue} is paused and holds {whom} back",
-            *breaker(by.name, is_manual=by.until is None),
+            *breaker(by.name, is_manual=until is None),
             detail=by.reason,
             since=by.since,
-            until=by.until and max(by.until, walk.now),
-            next="Its jobs go on" if by.until else "It stays paused until somebody resumes it",
-            by_itself=by.until is not None,
+            until=until,
+            next="Its jobs go on" if until else "It stays paused until somebody resumes it",
+            by_itself=until is not None,
         )
     is_open = by.state is BreakerState.OPEN
-    probes = f"{by.probes_succeeded} of {by.policy.half_open_calls}"
     by_itself = by.until is not None or not is_open
-    if not is_open:
-        what_next = f"It closes when all probes have succeeded, {probes} so far"
+    if is_open:
+        then = "It admits a probe" if by_itself else "It stays open until somebody closes it"
     else:
-        what_next = "It admits a probe" if by_itself else "It stays open until somebody closes it"
+        probes = f"{by.probes_succeeded} of {by.policy.half_open_calls}"
+        then = f"It closes when all probes have succeeded, {probes} so far"
     return walk.end(
-        "breakers",
         Cause.BREAKER_OPEN,
         f"Breaker {by.name} is {'open' if is_open else 'half open'} and holds {whom} back",
         *breaker(by.name, is_manual=not by_itself),
         detail=by.reason if is_open else "",
         since=by.since,
         until=by.until and max(by.until, walk.now) if is_open else None,
-        next=what_next,
+        next=then,
         by_itself=by_itself,
     )
 
@@ -185,60 +147,43 @@ def held(walk: Walk, by: BreakerRow, whom: str) -> Explanation:
 
 
 def _queued(walk: Walk, facts: JobFacts) -> Explanation:
-    row, system = facts.row, facts.system
-    if row.dispatched_at is None:
-        return _unpublished(walk, facts)
-    since = row.dispatched_at
-    walk.passed("dispatch", f"attempt {row.attempt} published {ago(since, system.now)}")
-    if since + row.policy.start_timeout <= system.now:
+    row, since = facts.row, facts.row.dispatched_at or facts.row.updated_at
+    walk.passed("dispatch", f"attempt {row.attempt} published {ago(since, walk.now)}")
+    if since + row.policy.start_timeout <= walk.now:
         walk.note(f"it waits longer than its start_timeout of {span(row.policy.start_timeout)}")
-    if (found := _on_its_way(walk, facts, since)) is not None:
-        return _without_victims(found, facts)
-    return delivery.in_turn(walk, system, row.queue, row.attempt, since)
+    if (found := _on_its_way(walk, row, since)) is None:
+        return delivery.end_in_turn(walk, row.queue, row.attempt, since)
+    ended = ended_agents(row)
+    if not ended or not any("warrener agent " in command for command in found.commands):
+        return found
+    # No further agent is offered for a job whose attempts have ended their agents.
+    lost = f"{ended} of its attempts were lost with their agents: another agent may end too"
+    return replace(found, suggestions=(show_job(row.job_id),), notes=(*found.notes, lost))
 
 
 def _unpublished(walk: Walk, facts: JobFacts) -> Explanation:
     """Explain a dispatch that the broker does not have."""
-    row, system = facts.row, facts.system
-    since = facts.refusing_since or row.updated_at
-    return first(
-        lambda: around.check_broker(walk, system),
-        lambda: delivery.check_queue_exists(walk, system, row.queue, since),
-        lambda: delivery.check_binding(walk, system, row.queue, DISPATCH, since),
-        lambda: around.check_supervisor(walk, system, "publishes the job", since),
-        lambda: _just_refused(walk, facts),
-    ) or delivery.refusing(walk, row.queue, since, f"attempt {row.attempt}")
-
-
-def _just_refused(walk: Walk, facts: JobFacts) -> Explanation | None:
-    row = facts.row
-    if facts.refusing_since is not None or facts.system.now - row.updated_at > _UNPUBLISHED:
-        return None
-    return walk.end(
-        "dispatch",
-        Cause.DISPATCHING,
-        f"Queue {row.queue} has not accepted attempt {row.attempt} yet",
-        since=row.updated_at,
-        next="A supervisor publishes it again within seconds",
-    )
-
-
-def _without_victims(found: Explanation, facts: JobFacts) -> Explanation:
-    """Offer no further agent for a job whose attempts have ended their agents."""
-    ended = ended_agents(facts.row)
-    if not ended or not any("warrener agent " in command for command in found.commands):
+    row, since = facts.row, facts.refusing_since or facts.row.updated_at
+    if found := (
+        around.check_broker(walk)
+        or delivery.check_queue_exists(walk, row.queue, since)
+        or delivery.check_binding(walk, row.queue, DISPATCH, since)
+        or around.check_supervisor(walk, "publishes the job", since)
+    ):
         return found
-    lost = f"{ended} of its attempts were lost with their agents: another agent may end too"
-    return replace(found, suggestions=(show_job(facts.row.job_id),), notes=(*found.notes, lost))
+    if facts.refusing_since is not None or walk.now - row.updated_at > _UNPUBLISHED:
+        return delivery.end_refusing(walk, row.queue, since, f"attempt {row.attempt}")
+    sentence = f"Queue {row.queue} has not accepted attempt {row.attempt} yet"
+    then = "A supervisor publishes it again within seconds"
+    return walk.end(Cause.DISPATCHING, sentence, since=row.updated_at, next=then)
 
 
-def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanation | None:
+def _on_its_way(walk: Walk, row: JobRow, since: datetime) -> Explanation | None:
     """Check all that stands between a published dispatch and an agent's claim."""
-    row, system = facts.row, facts.system
-    return first(
-        lambda: around.check_broker(walk, system),
-        lambda: delivery.check_queue_exists(walk, system, row.queue, since),
-        lambda: delivery.check_agents(walk, system, row.queue, row.job_type, since=since),
+    return (
+        around.check_broker(walk)
+        or delivery.check_queue_exists(walk, row.queue, since)
+        or delivery.check_agents(walk, row.queue, row.job_type, since=since)
     )
 
 
@@ -246,55 +191,45 @@ def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanat
 
 
 def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
-    row, system = facts.row, facts.system
-    due = (row.wake_at if _awaits_announcement(row) else row.due_at) or row.updated_at
-    lost = "dispatches the retry, if a delay queue has lost it"
+    row = facts.row
+    is_unknown = row.error is not None and is_unknown_job_type(row.error)
+    # An announcement of its type wakes a job that agents have given back, or its next try.
+    due = (row.wake_at if is_unknown and row.dispatched_at is None else row.due_at) or row.updated_at
+    ended_at = facts.attempts[-1].finished_at if facts.attempts else row.updated_at
+
     walk.passed("attempts", f"{row.attempt - 1} so far, {row.failures} failed, {row.losses} lost")
-    return first(
-        lambda: _deadline_before(walk, facts, due),
-        lambda: _held(walk, facts),
-        lambda: _returned(walk, facts, due),
-        lambda: _retry_later(walk, facts, due),
-        lambda: around.check_broker(walk, system),
-        lambda: None if system.now - due <= around.LATE else around.check_supervisor(walk, system, lost, due),
-        lambda: delivery.check_binding(walk, system, row.queue, RETURN, due),
-        lambda: _on_its_way(walk, facts, due),
-    ) or delivery.in_turn(walk, system, row.queue, row.attempt, due)
+    if found := _deadline_before(walk, row, due) or _held(walk, row):
+        return found
+    here = walk.system.alive_of(row.queue)
+    if is_unknown and not any(row.job_type in (agent.job_types or ()) for agent in here):
+        until = max(due, walk.now)
+        return delivery.end_type_not_known(walk, row.queue, row.job_type, ended_at, until)
+    if found := _retry_later(walk, facts, due, ended_at) or around.check_broker(walk):
+        return found
+    lost = "dispatches the retry, if a delay queue has lost it"
+    return (
+        (around.check_supervisor(walk, lost, due) if walk.now - due > around.LATE else None)
+        or delivery.check_binding(walk, row.queue, RETURN, due)
+        or _on_its_way(walk, row, due)
+        or delivery.end_in_turn(walk, row.queue, row.attempt, due)
+    )
 
 
-def _returned(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
-    """End the walk if an agent has returned the job because it does not know the type, and none here does."""
-    row, system = facts.row, facts.system
-    if row.error is None or not is_unknown_job_type(row.error) or _any_agent_knows(facts):
+def _retry_later(walk: Walk, facts: JobFacts, due: datetime, ended_at: datetime) -> Explanation | None:
+    row, limit = facts.row, facts.row.policy.max_attempts
+    if due <= walk.now:
+        walk.passed("time", f"due {ago(due, walk.now)}")
         return None
-    until = max(due, system.now)
-    return delivery.type_not_known(walk, system, row.queue, row.job_type, since=_ended_at(facts), until=until)
-
-
-def _retry_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
-    row, now = facts.row, facts.system.now
-    if due <= now:
-        walk.passed("time", f"due {ago(due, now)}")
-        return None
+    then = f"Attempt {row.attempt} of {limit} begins"
+    if row.attempt - 1 > row.failures:  # some were not charged, and the number alone would mislead
+        then = f"With {row.failures} of at most {limit} failures so far, attempt {row.attempt} begins"
     last = facts.attempts[-1] if facts.attempts else None
     if last is not None and last.outcome is AttemptOutcome.SNOOZED:
-        return walk.end(
-            "retry",
-            Cause.SNOOZED,
-            f"The handler of attempt {last.attempt} has put the job off",
-            since=last.finished_at,
-            until=due,
-            next=_next_attempt(row),
-        )
-    return walk.end(
-        "retry",
-        Cause.RETRY_WAIT,
-        f"Attempt {row.attempt - 1} {_failed(row)}",
-        detail=first_line(row.error.message) if row.error is not None else "",
-        since=_ended_at(facts),
-        until=due,
-        next=_next_attempt(row),
-    )
+        snoozed = f"The handler of attempt {last.attempt} has put the job off"
+        return walk.end(Cause.SNOOZED, snoozed, since=last.finished_at, until=due, next=then)
+    failed = f"Attempt {row.attempt - 1} {_failed(row)}"
+    detail = first_line(row.error.message) if row.error is not None else ""
+    return walk.end(Cause.RETRY_WAIT, failed, detail=detail, since=ended_at, until=due, next=then)
 
 
 def _failed(row: JobRow) -> str:
@@ -308,26 +243,3 @@ def _failed(row: JobRow) -> str:
             return "ran into its timeout"
         case _:
             return f"failed with {class_name(row.error.type)}" if row.error is not None else "is over"
-
-
-def _next_attempt(row: JobRow) -> str:
-    """`Attempt 3 of 5 begins`; with the failures where the number alone would mislead."""
-    limit = row.policy.max_attempts
-    if row.attempt - 1 > row.failures:  # some were not charged
-        return f"With {row.failures} of at most {limit} failures so far, attempt {row.attempt} begins"
-    return f"Attempt {row.attempt} of {limit} begins"
-
-
-def _awaits_announcement(row: JobRow) -> bool:
-    """True if an announcement of its type wakes a job that agents have given back, or its next try."""
-    return row.dispatched_at is None and row.error is not None and is_unknown_job_type(row.error)
-
-
-def _any_agent_knows(facts: JobFacts) -> bool:
-    """True if a living agent of the job's queue says that it knows the type."""
-    here = facts.system.alive_of(facts.row.queue)
-    return any(agent.job_types is not None and facts.row.job_type in agent.job_types for agent in here)
-
-
-def _ended_at(facts: JobFacts) -> datetime:
-    return facts.attempts[-1].finished_at if facts.attempts else facts.row.updated_at

@@ -1,207 +1,154 @@
 """Why a queue is not emptied, an agent takes nothing, or a job type is not run. Pure."""
 
-from functools import partial
-
 from warrener.explanations import delivery
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.explanation import Explanation, Walk
 from warrener.explanations.facts import (
     AgentSubject,
     QueueSubject,
-    SystemFacts,
     TypeSubject,
     consumes_nothing,
     counted,
     free_slots,
     names,
 )
-from warrener.explanations.jobs import held
+from warrener.explanations.jobs import end_held
 from warrener.explanations.suggestions import DOCTOR, another_agent, show_queue
 from warrener.render.times import ago, span
 from warrener_contracts.topology import DISPATCH, RETURN
 from warrener_store.agents.rows import AgentRow
 
-# -- queues ------------------------------------------------------------------------------------------------
+
+def explain_operation(
+    facts: QueueSubject | AgentSubject | TypeSubject,
+) -> tuple[Explanation, tuple[str, ...]]:
+    """Explain a queue, an agent or a job type, and name its queues."""
+    match facts:
+        case QueueSubject():
+            return _explain_queue(facts), (facts.name,)
+        case AgentSubject():
+            return _explain_agent(facts), facts.row.queues
+        case TypeSubject():
+            return _explain_type(facts), (facts.row.queue,)
 
 
-def explain_queue(facts: QueueSubject) -> Explanation:
+def _explain_queue(facts: QueueSubject) -> Explanation:
     """Explain a dispatch queue: the first thing that keeps agents from its jobs."""
-    system, queue = facts.system, facts.name
-    walk = Walk(f"queue {queue}", _queue_state(facts), system.now, facts.oldest)
-    around.note_troubles(walk, system)
+    queue, known = facts.name, facts.system.queues.get(facts.name)
+    state = "not queried" if known is None else "does not exist"
+    if known is not None and known.exists:
+        state = f"{counted(known.waiting, 'message')} waiting, {counted(known.consumers, 'consumer')}"
+    walk = around.begin_walk(facts.system, f"queue {queue}", state, facts.oldest)
     since = facts.refusing_since or facts.oldest
     is_refusing = facts.refusing_since is not None and facts.unpublished
-    found = first(
-        lambda: around.check_store(walk, system),
-        lambda: held(walk, pause, "its jobs") if (pause := system.breakers.find_pause(queue)) else None,
-        lambda: around.check_broker(walk, system),
-        lambda: delivery.check_queue_exists(walk, system, queue, since),
-        *(
-            partial(delivery.check_binding, walk, system, queue, exchange, since)
-            for exchange in (DISPATCH, RETURN)
-        ),
-        lambda: around.check_supervisor(walk, system, "stores heartbeats and publishes what waits"),
-        lambda: delivery.refusing(walk, queue, facts.refusing_since, "its jobs") if is_refusing else None,
-        *(
-            partial(delivery.check_agents, walk, system, queue, job_type, since=since)
-            for job_type in facts.waiting_types or (None,)
-        ),
-    )
-    return found or walk.end(
-        "queue",
-        Cause.QUEUE_WORKS,
-        "Its agents have free slots",
-        since=facts.oldest,
-        next="They take what waits, in order",
-        over=True,
-    )
-
-
-def _queue_state(facts: QueueSubject) -> str:
-    known = facts.system.queues.get(facts.name)
-    if known is None:
-        return "not queried"
-    return delivery.queue_line(known) if known.exists else "does not exist"
+    pause = walk.system.breakers.find_pause(queue)
+    if found := (
+        around.check_store(walk)
+        or (end_held(walk, pause, "its jobs") if pause is not None else None)
+        or around.check_broker(walk)
+        or delivery.check_queue_exists(walk, queue, since)
+        or delivery.check_binding(walk, queue, DISPATCH, since)
+        or delivery.check_binding(walk, queue, RETURN, since)
+        or around.check_supervisor(walk, "stores heartbeats and publishes what waits")
+        or (delivery.end_refusing(walk, queue, since, "its jobs") if is_refusing else None)
+    ):
+        return found
+    for job_type in facts.waiting_types or (None,):
+        if found := delivery.check_agents(walk, queue, job_type, since=since):
+            return found
+    return walk.end(Cause.QUEUE_WORKS, "Its agents have free slots", since=facts.oldest)
 
 
 # -- agents ------------------------------------------------------------------------------------------------
 
 
-def explain_agent(facts: AgentSubject) -> Explanation:
+def _explain_agent(facts: AgentSubject) -> Explanation:
     """Explain an agent: ended, silent, draining, full, or at work."""
-    system, row = facts.system, facts.row
-    walk = Walk(f"agent {row.agent_id}", _agent_state(system, row), system.now, row.last_seen_at)
-    around.note_troubles(walk, system)
-    absent = first(
-        lambda: around.check_broker(walk, system),
-        lambda: _silent(walk, system, row) if system.is_silent(row) else None,
-        lambda: _just_gone(walk, system, row),
-    )
-    if absent is not None:
-        return absent
-    walk.passed("heartbeats", f"seen {ago(row.last_seen_at, system.now)}")
+    system, row, seen = facts.system, facts.row, facts.row.last_seen_at
+    is_silent = system.is_silent(row)
+    states = ("silent", "ended") if is_silent else ("alive", "draining")
+    walk = around.begin_walk(system, f"agent {row.agent_id}", states[row.draining], seen)
+    if (found := around.check_broker(walk)) is not None:
+        return found
+    if is_silent:
+        return _silent(walk, row)
+    if consumes_nothing(system, row):
+        gone = "The agent consumes no queue any longer: it has just ended or been cut off"
+        then = "Its attempts go to other agents once it has been silent for some seconds"
+        offered = another_agent(row.queues[0])
+        return walk.end(Cause.AGENT_GONE, gone, *offered, at="consumers", since=seen, next=then)
+    walk.passed("heartbeats", f"seen {ago(seen, walk.now)}")
+    return _at_work(walk, row)
+
+
+def _at_work(walk: Walk, row: AgentRow) -> Explanation:
     if row.draining:
+        draining = f"it takes no further jobs, with {counted(row.running, 'attempt')} to end"
         return walk.end(
-            "drain",
             Cause.AGENTS_DRAINING,
-            f"The agent is draining: it takes no further jobs, with {counted(row.running, 'attempt')} to end",
+            f"The agent is draining: {draining}",
             *another_agent(row.queues[0] if row.queues else "default"),
+            at="drain",
             next="It ends after its last attempt, or releases what still runs at its shutdown timeout",
         )
     if row.trouble is not None and around.is_permission(row.trouble):
         return around.refused(walk, "the agent", row.trouble)
     if row.trouble is not None:
-        return walk.end(
-            "ledger",
-            Cause.LEDGER_UNREACHABLE,
-            "The agent cannot claim attempts",
-            DOCTOR,
-            detail=row.trouble,
-            next="It has returned its messages, and consumes again once its ledger answers",
-        )
-    full = [queue for queue in row.queues if not free_slots(row, queue)]
-    if full:
-        return walk.end(
-            "slots",
-            Cause.SLOTS_FULL,
-            f"All {row.slots} slots of the agent for queue {', '.join(full)} are taken",
-            *another_agent(full[0]),
-            next="It takes the next job when an attempt ends",
-        )
+        sentence, trouble = "The agent cannot claim attempts", row.trouble
+        then = "It has returned its messages, and consumes again once its ledger answers"
+        return walk.end(Cause.LEDGER_UNREACHABLE, sentence, DOCTOR, detail=trouble, next=then)
+    queues = ", ".join(row.queues)
+    if full := [queue for queue in row.queues if not free_slots(row, queue)]:
+        sentence = f"All {row.slots} slots of the agent for queue {', '.join(full)} are taken"
+        then = "It takes the next job when an attempt ends"
+        return walk.end(Cause.SLOTS_FULL, sentence, *another_agent(full[0]), next=then)
     types = "" if row.job_types is None else f" of {counted(len(row.job_types), 'job type')}"
     running = counted(row.running, "attempt") if row.running else "nothing"
-    return walk.end(
-        "slots",
-        Cause.AGENT_WORKS,
-        f"The agent runs {running}, and has free slots for jobs{types} in queue {', '.join(row.queues)}",
-        *map(show_queue, row.queues),
-        since=row.started_at,
-        next="It takes the next job there",
-        over=True,
-    )
+    sentence = f"The agent runs {running}, and has free slots for jobs{types} in queue {queues}"
+    return walk.end(Cause.AGENT_WORKS, sentence, *map(show_queue, row.queues), since=row.started_at)
 
 
-def _just_gone(walk: Walk, system: SystemFacts, row: AgentRow) -> Explanation | None:
-    if not consumes_nothing(system, row):
-        return None
-    return walk.end(
-        "consumers",
-        Cause.AGENT_GONE,
-        "The agent consumes no queue any longer: it has just ended or been cut off",
-        *another_agent(row.queues[0]),
-        since=row.last_seen_at,
-        next="Its attempts go to other agents once it has been silent for some seconds",
-    )
-
-
-def _agent_state(system: SystemFacts, row: AgentRow) -> str:
-    if system.is_silent(row):
-        return "ended" if row.draining else "silent"
-    return "draining" if row.draining else "alive"
-
-
-def _silent(walk: Walk, system: SystemFacts, row: AgentRow) -> Explanation:
-    if system.no_supervisor:
-        found = around.check_supervisor(walk, system, "stores heartbeats", row.last_seen_at)
-        assert found is not None
+def _silent(walk: Walk, row: AgentRow) -> Explanation:
+    system, seen = walk.system, row.last_seen_at
+    if system.no_supervisor and (found := around.check_supervisor(walk, "stores heartbeats", seen)):
         return found
     if row.draining:
-        return walk.end(
-            "heartbeats",
-            Cause.AGENT_ENDED,
-            "The agent has drained and ended",
-            *map(show_queue, row.queues),
-            since=row.last_seen_at,
-            next="",
-            over=True,
-        )
+        ended = "The agent has drained and ended"
+        return walk.end(Cause.AGENT_ENDED, ended, *map(show_queue, row.queues), since=seen)
     consumed = [queue for queue in row.queues if (known := system.queues.get(queue)) and known.consumers]
     others = [agent for queue in row.queues for agent in system.alive_of(queue)]
     if consumed and not others:
-        return walk.end(
-            "heartbeats",
-            Cause.AGENT_STALLED,
-            "The agent is connected and sends no heartbeat: it is frozen, blocked or cut off",
-            DOCTOR,
-            since=row.last_seen_at,
-            next="A supervisor has given its attempts to others; the broker closes its connection",
-        )
+        sentence = "The agent is connected and sends no heartbeat: it is frozen, blocked or cut off"
+        then = "A supervisor has given its attempts to others; the broker closes its connection"
+        return walk.end(Cause.AGENT_STALLED, sentence, DOCTOR, at="heartbeats", since=seen, next=then)
+    then = "Its attempts wait: no other agent serves its queues"
+    if others:
+        then = f"Its attempts went to other agents; its queues are served by {names(others)}"
     return walk.end(
-        "heartbeats",
         Cause.AGENT_GONE,
-        f"The agent fell silent without a goodbye, {span(row.last_seen_at - row.started_at)} after its start",
+        f"The agent fell silent without a goodbye, {span(seen - row.started_at)} after its start",
         *another_agent(row.queues[0] if row.queues else "default"),
-        since=row.last_seen_at,
-        next=f"Its attempts went to other agents; its queues are served by {names(others)}"
-        if others
-        else "Its attempts wait: no other agent serves its queues",
+        at="heartbeats",
+        since=seen,
+        next=then,
     )
 
 
 # -- job types ---------------------------------------------------------------------------------------------
 
 
-def explain_type(facts: TypeSubject) -> Explanation:
+def _explain_type(facts: TypeSubject) -> Explanation:
     """Explain a job type: held by a breaker, without an agent, or served."""
-    system, row = facts.system, facts.row
-    walk = Walk(f"job type {row.name}", f"queue {row.queue}", system.now, row.announced_at)
-    around.note_troubles(walk, system)
-    since = row.announced_at
-    walk.passed("announcement", f"by {row.announced_by}, {ago(since, system.now)}")
-    blocking = system.breakers.find_blocking(row.name, row.policy, row.queue)
-    found = first(
-        lambda: held(walk, blocking, "its jobs") if blocking is not None else None,
-        lambda: around.check_broker(walk, system),
-        lambda: delivery.check_queue_exists(walk, system, row.queue, since),
-        lambda: delivery.check_agents(walk, system, row.queue, row.name, since=since),
-    )
-    return found or walk.end(
-        "agents",
-        Cause.TYPE_SERVED,
-        f"Agents of queue {row.queue} know the job type and have free slots",
-        show_queue(row.queue),
-        since=since,
-        next="They take its jobs",
-        over=True,
+    row, since = facts.row, facts.row.announced_at
+    walk = around.begin_walk(facts.system, f"job type {row.name}", f"queue {row.queue}", since)
+    walk.passed("announcement", f"by {row.announced_by}, {ago(since, walk.now)}")
+    blocking = walk.system.breakers.find_blocking(row.name, row.policy, row.queue)
+    served = f"Agents of queue {row.queue} know the job type and have free slots"
+    return (
+        (end_held(walk, blocking, "its jobs") if blocking is not None else None)
+        or around.check_broker(walk)
+        or delivery.check_queue_exists(walk, row.queue, since)
+        or delivery.check_agents(walk, row.queue, row.name, since=since)
+        or walk.end(Cause.TYPE_SERVED, served, show_queue(row.queue), since=since)
     )

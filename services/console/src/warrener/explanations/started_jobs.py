@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.explanation import Explanation, Walk
 from warrener.explanations.facts import (
     MAX_SKEW,
     JobFacts,
@@ -30,81 +30,54 @@ _AGENT_TIMEOUT = timedelta(seconds=8)
 # -- running -------------------------------------------------------------------------------------------------
 
 
-def explain_running(walk: Walk, facts: JobFacts) -> Explanation:
+def explain_running(walk: Walk, row: JobRow) -> Explanation:
     """Explain a job that an agent has claimed."""
-    row, system = facts.row, facts.system
-    began = row.started_at or row.updated_at
-    walk.passed("claim", f"attempt {row.attempt} is held by {row.agent_id}, begun {ago(began, system.now)}")
+    began, show = row.started_at or row.updated_at, show_agent(row.agent_id or "")
+    walk.passed("claim", f"attempt {row.attempt} is held by {row.agent_id}, begun {ago(began, walk.now)}")
     if row.cancel_reason:
+        sentence = f"Agent {row.agent_id} is to stop attempt {row.attempt}, and has not reported its end"
+        reason, then = row.cancel_reason, "It reports the end; if it falls silent, the attempt counts as lost"
         return walk.end(
-            "cancel",
-            Cause.CANCEL_REQUESTED,
-            f"Agent {row.agent_id} is to stop attempt {row.attempt}, and has not reported its end",
-            show_agent(row.agent_id or ""),
-            detail=row.cancel_reason,
-            since=row.updated_at,
-            next="It reports the end; if it falls silent, the attempt counts as lost",
+            Cause.CANCEL_REQUESTED, sentence, show, detail=reason, since=row.updated_at, next=then
         )
-    found = first(
-        lambda: around.check_broker(walk, system),
-        lambda: around.check_supervisor(walk, system, "records how the job ended", began),
-        lambda: _owner_silent(walk, facts),
-    )
-    if found is not None:
+    if found := (
+        around.check_broker(walk)
+        or around.check_supervisor(walk, "records how the job ended", began)
+        or _owner_silent(walk, row)
+    ):
         return found
     end = began + row.policy.timeout
-    if end <= system.now:
-        return walk.end(
-            "timeout",
-            Cause.TIMED_OUT,
-            f"Attempt {row.attempt} runs past its timeout of {span(row.policy.timeout)}",
-            show_agent(row.agent_id or ""),
-            since=end,
-            next=f"Its agent stops it, and {_after_failure(row)}",
-        )
+    failure = "it is retried" if row.policy.max_attempts - row.failures > 1 else "the job is dead"
+    if end <= walk.now:
+        sentence = f"Attempt {row.attempt} runs past its timeout of {span(row.policy.timeout)}"
+        return walk.end(Cause.TIMED_OUT, sentence, show, since=end, next=f"Its agent stops it, and {failure}")
     progress = f", {row.progress:.0%} done" if row.progress is not None else ""
-    return walk.end(
-        "attempt",
-        Cause.RUNNING,
-        f"Attempt {row.attempt} runs on agent {row.agent_id}{progress}",
-        show_agent(row.agent_id or ""),
-        since=began,
-        until=end,
-        next=f"If it fails, {_after_failure(row)}; its timeout passes",
-    )
+    sentence = f"Attempt {row.attempt} runs on agent {row.agent_id}{progress}"
+    then = f"If it fails, {failure}; its timeout passes"
+    return walk.end(Cause.RUNNING, sentence, show, since=began, until=end, next=then)
 
 
-def _owner_silent(walk: Walk, facts: JobFacts) -> Explanation | None:
+def _owner_silent(walk: Walk, row: JobRow) -> Explanation | None:
     """End the walk if the agent that runs it is silent."""
-    row, system = facts.row, facts.system
-    owner = next((agent for agent in system.agents if agent.agent_id == row.agent_id), None)
+    owner = next((agent for agent in walk.system.agents if agent.agent_id == row.agent_id), None)
     if owner is None:
         walk.unknown("heartbeats", f"none of {row.agent_id} is stored yet")
         return None
-    seen = owner.last_seen_at
-    is_gone = consumes_nothing(system, owner)
-    if not system.is_silent(owner) and not is_gone:
-        walk.passed("heartbeats", f"its agent was seen {ago(seen, system.now)}")
+    seen, is_gone = owner.last_seen_at, consumes_nothing(walk.system, owner)
+    if not walk.system.is_silent(owner) and not is_gone:
+        walk.passed("heartbeats", f"its agent was seen {ago(seen, walk.now)}")
         if around.is_permission(owner.trouble or ""):
             walk.note(f"the broker refuses its agent: {owner.trouble}")
         return None
     how = "consumes no queue any longer: it has just ended or been cut off" if is_gone else "is silent"
-    loss, limit = row.losses + 1, row.policy.max_lost_attempts
+    sentence = f"Agent {row.agent_id} on {owner.host}, which runs attempt {row.attempt}, {how}"
+    loss, limit, until = row.losses + 1, row.policy.max_lost_attempts, max(seen + _AGENT_TIMEOUT, walk.now)
+    then = f"After {loss} losses, a supervisor ends the job"
+    if loss <= limit:
+        then = f"Loss {loss} of at most {limit} is not charged: a supervisor retries the job elsewhere"
     return walk.end(
-        "heartbeats",
-        Cause.AGENT_LOST,
-        f"Agent {row.agent_id} on {owner.host}, which runs attempt {row.attempt}, {how}",
-        show_agent(owner.agent_id),
-        since=seen,
-        until=max(seen + _AGENT_TIMEOUT, system.now),
-        next=f"Loss {loss} of at most {limit} is not charged: a supervisor retries the job elsewhere"
-        if loss <= limit
-        else f"After {loss} losses, a supervisor ends the job",
+        Cause.AGENT_LOST, sentence, show_agent(owner.agent_id), since=seen, until=until, next=then
     )
-
-
-def _after_failure(row: JobRow) -> str:
-    return "it is retried" if row.policy.max_attempts - row.failures > 1 else "the job is dead"
 
 
 # -- over ----------------------------------------------------------------------------------------------------
@@ -112,27 +85,25 @@ def _after_failure(row: JobRow) -> str:
 
 def explain_ended(walk: Walk, facts: JobFacts) -> Explanation:
     """Explain how a job ended, and what was done about its dead letter."""
-    row = facts.row
+    row, reason = facts.row, ""
     walk.passed("attempts", f"{row.attempt}, {row.failures} failed, {row.losses} lost")
-    if row.state is JobState.DEAD:
-        return _dead(walk, facts)
-    if row.state is JobState.SUCCEEDED:
-        took = span((row.finished_at or row.updated_at) - row.requested_at)
-        return _over(walk, row, Cause.SUCCEEDED, f"Succeeded {took} after its request")
-    if row.state is JobState.CANCELLED:
-        reason = row.cancel_reason or ""
-        return _over(walk, row, Cause.CANCELLED, f"Cancelled{'' if reason else ' without a reason'}", reason)
     skew = row.accepted_at - row.requested_at
-    if not row.attempt and row.deadline_at is not None and row.deadline_at <= row.accepted_at:
-        late = f", {span(skew)} after its request" if skew > MAX_SKEW else ""
-        sentence = f"Expired without an attempt: its deadline had passed when it was accepted{late}"
-        return _over(walk, row, Cause.EXPIRED, sentence)
-    return _over(walk, row, Cause.EXPIRED, "Expired: its deadline passed before it could succeed")
-
-
-def _over(walk: Walk, row: JobRow, cause: Cause, sentence: str, detail: str = "") -> Explanation:
-    again = "Request it again under a new id" if cause is Cause.EXPIRED else ""
-    return walk.end("end", cause, sentence, detail=detail, since=row.finished_at, next=again, over=True)
+    match row.state:
+        case JobState.DEAD:
+            return _dead(walk, facts)
+        case JobState.SUCCEEDED:
+            took = span((row.finished_at or row.updated_at) - row.requested_at)
+            cause, sentence = Cause.SUCCEEDED, f"Succeeded {took} after its request"
+        case JobState.CANCELLED:
+            cause, reason = Cause.CANCELLED, row.cancel_reason or ""
+            sentence = f"Cancelled{'' if reason else ' without a reason'}"
+        case _ if not row.attempt and row.deadline_at is not None and row.deadline_at <= row.accepted_at:
+            late = f", {span(skew)} after its request" if skew > MAX_SKEW else ""
+            sentence = f"Expired without an attempt: its deadline had passed when it was accepted{late}"
+            cause = Cause.EXPIRED
+        case _:
+            cause, sentence = Cause.EXPIRED, "Expired: its deadline passed before it could succeed"
+    return walk.end(cause, sentence, detail=reason, since=row.finished_at)
 
 
 def _dead(walk: Walk, facts: JobFacts) -> Explanation:
@@ -141,39 +112,22 @@ def _dead(walk: Walk, facts: JobFacts) -> Explanation:
     if dead_letter is None or dead_letter.state.unresolved:
         if dead_letter is not None and dead_letter.note:
             walk.note(dead_letter.note)
-        is_safe = not ended_agents(row)
-        look = show_dead_letter(row.job_id, dead_letter.fingerprint if dead_letter is not None else None)
-        return walk.end(
-            "dead letter",
-            Cause.DEAD_LETTER,
-            sentence,
-            redrive_job(row.job_id) if is_safe else look,
-            detail=detail,
-            since=row.finished_at,
-            next=f"{'A' if is_safe else 'Find what ends its processes first; a'} redrive requests it again",
-        )
-    if dead_letter.state is DeadLetterState.DROPPED:
+        cause, remedies = Cause.DEAD_LETTER, [redrive_job(row.job_id)]
+        then = "A redrive requests it again"
+        if ended_agents(row):
+            fingerprint = dead_letter.fingerprint if dead_letter is not None else None
+            remedies = [show_dead_letter(row.job_id, fingerprint)]
+            then = "Find what ends its processes first; a redrive requests it again"
+    elif dead_letter.state is DeadLetterState.DROPPED:
+        cause, remedies, then = Cause.DROPPED, [], ""
         note = f": {dead_letter.note}" if dead_letter.note else " without a reason"
-        return walk.end(
-            "dead letter",
-            Cause.DROPPED,
-            f"{sentence}; its dead letter was dropped{note}",
-            detail=detail,
-            since=row.finished_at,
-            next="",
-            over=True,
-        )
-    new = dead_letter.redriven_as
-    return walk.end(
-        "dead letter",
-        Cause.REDRIVEN,
-        f"{sentence}; redriven{f' as job {new}' if new else ''}",
-        *((show_job(new),) if new else ()),
-        detail=detail,
-        since=row.finished_at,
-        next=_after_redrive(dead_letter.state, facts.redriven_as),
-        over=True,
-    )
+        sentence += f"; its dead letter was dropped{note}"
+    else:
+        cause, new = Cause.REDRIVEN, dead_letter.redriven_as
+        remedies = [show_job(new)] if new else []
+        sentence += f"; redriven{f' as job {new}' if new else ''}"
+        then = _after_redrive(dead_letter.state, facts.redriven_as)
+    return walk.end(cause, sentence, *remedies, detail=detail, since=row.finished_at, next=then)
 
 
 def _cause_of_death(facts: JobFacts) -> tuple[str, str]:

@@ -17,23 +17,19 @@ def run(command: str) -> Suggestion:
 
 
 def another_agent(queue: str) -> tuple[Suggestion, Suggestion]:
-    """Suggest a further agent of a queue."""
     return show_queue(queue), run(f"warrener agent MODULE --queue {queue}")
 
 
 def show_queue(queue: str) -> Suggestion:
-    """Suggest a look at a queue and its agents."""
     return Suggestion(label=f"Queue {queue}", address=f"/queues/{quote(queue, safe='')}")
 
 
 def show_agent(agent_id: str) -> Suggestion:
-    """Suggest a look at an agent."""
     address = f"/agents/{quote(agent_id, safe='')}"
     return Suggestion(label=f"Agent {agent_id}", command=f"warrener explain {agent_id}", address=address)
 
 
 def show_job(job_id: UUID) -> Suggestion:
-    """Suggest a look at a job."""
     return Suggestion(
         label=f"Job {str(job_id)[-8:]}", command=f"warrener job {job_id}", address=f"/jobs/{job_id}"
     )
@@ -45,7 +41,6 @@ def cancel_job(job_id: UUID) -> Suggestion:
 
 
 def redrive_job(job_id: UUID) -> Suggestion:
-    """Suggest to request a dead job again."""
     return Suggestion(
         label="Redrive",
         command=f"warrener dead-letters redrive {job_id}",
@@ -74,13 +69,11 @@ def breaker(name: str, *, is_manual: bool) -> tuple[Suggestion, ...]:
 
 
 def show_schedule(name: str) -> Suggestion:
-    """Suggest a look at a schedule."""
     address = f"/schedules/{quote(name, safe='')}"
     return Suggestion(label=f"Schedule {name}", command=f"warrener schedule show {name}", address=address)
 
 
 def resume_schedule(name: str) -> Suggestion:
-    """Suggest to resume a paused schedule."""
     address = f"/schedules/{quote(name, safe='')}/resume"
     command = f"warrener schedule resume {name}"
     return Suggestion(label="Resume", command=command, address=address, verb="schedule.resume")

@@ -21,54 +21,38 @@ _NEEDED = {
 """The pieces of the topology without which no job goes on."""
 
 
-def note_troubles(walk: Walk, system: SystemFacts) -> None:
+def begin_walk(system: SystemFacts, subject: str, state: str, since: datetime | None) -> Walk:
     """Note facts that no step is about: skewed clocks, refused pieces, bindings that were not compared."""
+    walk = Walk(system, subject, state, since)
     for piece in system.refused.keys() - _NEEDED:
         walk.note(f"the broker refuses a service: {system.refused[piece]}")
-    if abs(system.machine_ahead) > MAX_SKEW:
-        which = "ahead of" if system.machine_ahead > timedelta(0) else "behind"
-        walk.note(
-            f"this machine's clock is {span(system.machine_ahead)} {which} the store's, which services use"
-        )
+    if abs(ahead := system.machine_ahead) > MAX_SKEW:
+        which = "ahead of" if ahead > timedelta(0) else "behind"
+        walk.note(f"this machine's clock is {span(ahead)} {which} the store's, which services use")
     if system.bindings_unknown is not None:
         walk.note(f"bindings were not compared: {system.bindings_unknown}")
+    return walk
 
 
-def check_store(walk: Walk, system: SystemFacts) -> Explanation | None:
+def check_store(walk: Walk) -> Explanation | None:
     """End the walk if the store takes no writes: no service can go on."""
-    if system.store_trouble is None:
+    if (trouble := walk.system.store_trouble) is None:
         return None
-    return walk.end(
-        "store",
-        Cause.STORE_NOT_WRITABLE,
-        "The store takes no writes",
-        DOCTOR,
-        detail=system.store_trouble,
-        next="Services go on by themselves once it can be written; nothing is lost meanwhile",
-    )
+    then = "Services go on by themselves once it can be written; nothing is lost meanwhile"
+    return walk.end(Cause.STORE_NOT_WRITABLE, "The store takes no writes", DOCTOR, detail=trouble, next=then)
 
 
-def check_broker(walk: Walk, system: SystemFacts) -> Explanation | None:
+def check_broker(walk: Walk) -> Explanation | None:
     """End the walk if the broker does not answer, takes no messages, or refuses a service what jobs need."""
-    if system.broker_alarm is not None:
-        return walk.end(
-            "broker",
-            Cause.BROKER_BLOCKED,
-            "The broker takes no messages",
-            run("rabbitmq-diagnostics alarms"),
-            detail=system.broker_alarm,
-            next="Make room on its disk, or give it memory; all go on by themselves once its alarm has ended",
-        )
-    if system.broker_trouble is not None:
-        return walk.end(
-            "broker",
-            Cause.BROKER_UNREACHABLE,
-            "The broker does not answer",
-            DOCTOR,
-            detail=system.broker_trouble,
-            next="Services reconnect by themselves once it answers",
-        )
-    needed = [text for piece, text in system.refused.items() if piece in _NEEDED and is_permission(text)]
+    if (alarm := walk.system.broker_alarm) is not None:
+        look, sentence = run("rabbitmq-diagnostics alarms"), "The broker takes no messages"
+        then = "Make room on its disk, or give it memory; all go on by themselves once its alarm has ended"
+        return walk.end(Cause.BROKER_BLOCKED, sentence, look, detail=alarm, next=then)
+    if (trouble := walk.system.broker_trouble) is not None:
+        sentence, then = "The broker does not answer", "Services reconnect by themselves once it answers"
+        return walk.end(Cause.BROKER_UNREACHABLE, sentence, DOCTOR, detail=trouble, next=then)
+    pieces = walk.system.refused.items()
+    needed = [text for piece, text in pieces if piece in _NEEDED and is_permission(text)]
     return refused(walk, "a service", needed[0]) if needed else None
 
 
@@ -80,54 +64,33 @@ def is_permission(trouble: str) -> bool:
 def refused(walk: Walk, whom: str, trouble: str) -> Explanation:
     """End the walk: a permission is missing."""
     what, _, command = trouble.partition("; run ")
-    return walk.end(
-        "permissions",
-        Cause.PERMISSION_REFUSED,
-        f"The broker refuses {whom}",
-        run(command.split("`")[1]),
-        detail=what,
-        next="It goes on by itself once its user has the permission",
-    )
+    remedy, then = run(command.split("`")[1]), "It goes on by itself once its user has the permission"
+    return walk.end(Cause.PERMISSION_REFUSED, f"The broker refuses {whom}", remedy, detail=what, next=then)
 
 
-def check_scheduler(
-    walk: Walk, system: SystemFacts, does: str, since: datetime | None = None
-) -> Explanation | None:
+def check_scheduler(walk: Walk, does: str, since: datetime | None = None) -> Explanation | None:
     """End the walk if no scheduler runs; `does` says for which step it is needed."""
-    if system.schedulers == 0:
-        return walk.end(
-            "scheduler",
-            Cause.SCHEDULER_DOWN,
-            f"No scheduler runs: queue {REQUESTS_QUEUE.name} has no consumer",
-            run("warrener scheduler"),
-            since=since,
-            next=f"As soon as one runs, it {does}",
-        )
-    _note_service(walk, "scheduler", system.schedulers)
-    return None
+    none = f"No scheduler runs: queue {REQUESTS_QUEUE.name} has no consumer"
+    return _check_service(walk, Cause.SCHEDULER_DOWN, walk.system.schedulers, none, does, since=since)
 
 
-def check_supervisor(
-    walk: Walk, system: SystemFacts, does: str, since: datetime | None = None
-) -> Explanation | None:
+def check_supervisor(walk: Walk, does: str, since: datetime | None = None) -> Explanation | None:
     """End the walk if no supervisor runs; `does` says for which step it is needed."""
-    if system.no_supervisor:
-        many = counted(system.statuses_waiting, "event")
-        waiting = f" and holds {many}" if system.statuses_waiting else ""
+    many = walk.system.statuses_waiting
+    holds = f" and holds {counted(many, 'event')}" if many else ""
+    none = f"No supervisor runs: queue {STATUS_QUEUE.name} has no consumer{holds}"
+    return _check_service(walk, Cause.SUPERVISOR_DOWN, walk.system.supervisors, none, does, since=since)
+
+
+def _check_service(
+    walk: Walk, down: Cause, running: int | None, none: str, does: str, *, since: datetime | None
+) -> Explanation | None:
+    if running == 0:
         return walk.end(
-            "supervisor",
-            Cause.SUPERVISOR_DOWN,
-            f"No supervisor runs: queue {STATUS_QUEUE.name} has no consumer{waiting}",
-            run("warrener supervisor"),
-            since=since,
-            next=f"As soon as one runs, it {does}",
+            down, none, run(f"warrener {down.step}"), since=since, next=f"As soon as one runs, it {does}"
         )
-    _note_service(walk, "supervisor", system.supervisors)
-    return None
-
-
-def _note_service(walk: Walk, service: str, running: int | None) -> None:
     if running is None:
-        walk.unknown(service, "the broker could not be queried")
+        walk.unknown(down.step, "the broker could not be queried")
     else:
-        walk.passed(service, f"{running} running")
+        walk.passed(down.step, f"{running} running")
+    return None

@@ -81,7 +81,12 @@ def _schedule(
         raise NotImportable("disabled")
     rule = _parse_rule(entry.get("schedule"))
     options = _mapping(entry.get("options"))
-    notes += [_option(option, options[option]) for option in sorted(options.keys() - _KNOWN_OPTIONS)]
+    for option in sorted(options.keys() - _KNOWN_OPTIONS):
+        note = f"options.{option}={options[option]!r:.60}: no counterpart"
+        if option == "expires":
+            what_decides = "jobs do not expire; misfire and grace decide about late ticks"
+            note = f"expires={options[option]}: {what_decides}"
+        notes.append(note)
     fields = {
         "name": _as_name(name),
         "rule": rule,
@@ -94,12 +99,6 @@ def _schedule(
         return SchedulePutData.model_validate(fields)
     except ValidationError as error:
         raise NotImportable(field_problem(error.errors()[0])) from None
-
-
-def _option(option: str, value: Any) -> str:
-    if option == "expires":
-        return f"expires={value}: jobs do not expire; misfire and grace decide about late ticks"
-    return f"options.{option}={value!r:.60}: no counterpart"
 
 
 def _as_name(name: str) -> str:
@@ -196,8 +195,7 @@ def _crontab(raw: Mapping[str, Any]) -> CronRule | IntervalRule:
 def _field(name: str, raw: Any) -> str:
     """Convert one field. Ranges past the end (`22-2`), which cron rules lack, become lists."""
     if isinstance(raw, str):
-        parts = raw.replace(" ", "").split(",")
-        return ",".join(_part(name, part) for part in parts)
+        return ",".join(_part(name, part) for part in raw.replace(" ", "").split(","))
     if isinstance(raw, Iterable):
         return ",".join(str(one) for one in sorted(cast("Iterable[int]", raw)))
     return str(raw)

@@ -18,8 +18,8 @@ from warrener.doctor.inspector import BrokerInspector, open_inspector
 from warrener.errors import CommandError
 from warrener.explanations import explain
 from warrener.explanations.explanation import Explanation
-from warrener.explanations.facts import AgentSubject, ScheduleFacts, SystemFacts
-from warrener.gathering import BrokerFacts, gather_system, inspect_queues, queue_subject
+from warrener.explanations.facts import AgentSubject, SystemFacts
+from warrener.gathering import BrokerFacts, gather_schedule, gather_system, inspect_queues, queue_subject
 from warrener.operations.masking import mask_explanation
 from warrener.operations.noun import Backend
 from warrener_amqp import AmqpError
@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 _SHARED_FOR = 2.0  # seconds
 _RECONNECT_PAUSE = 5.0  # seconds
-_TICKS = 50
 
 
 class SharedInspector:
@@ -133,12 +132,7 @@ async def read_delays(backend: Backend) -> list[DelayDepth]:
 
 async def explain_schedule_row(backend: Backend, row: ScheduleRow) -> Explanation:
     """Explain why a schedule starts no job now, or when it does."""
-    ticks = await backend.store.ticks_of(row.name, _TICKS)
-    fired = next((tick for tick in ticks if tick.job_id is not None), None)
-    jobs = await backend.store.jobs_by_id([fired.job_id]) if fired is not None and fired.job_id else {}
-    system = await read_system(backend)
-    last_job = next(iter(jobs.values()), None)
-    facts = ScheduleFacts(system=system, name=row.name, row=row, ticks=tuple(ticks), last_job=last_job)
+    facts = await gather_schedule(backend.store, await read_system(backend), row)
     return mask_explanation(backend.masker, explain(facts))
 
 

@@ -8,7 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.explanations.explanation import Explanation, StepStatus
+from warrener.explanations.causes import StepStatus
+from warrener.explanations.explanation import Explanation
 from warrener.render.screen import facts_grid
 from warrener.render.times import ago, clock
 

@@ -35,23 +35,26 @@ def preview_ticks(
     with _refusals():
         ticks.check(definition, put_at or now)
         entries = ticks.preview(definition, put_at or now, after or now, count)
-    place = ZoneInfo(definition.timezone)
-    return [_upcoming_tick(entry, place) for entry in entries]
-
-
-def _upcoming_tick(entry: dict[str, str], place: ZoneInfo) -> UpcomingTick:
-    at = datetime.fromisoformat(entry["at"])
-    local = at.astimezone(place)
-    twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
-    change = entry.get("clock_change", "")
-    wall = _WHOLE_MINUTE.sub(r"\1", entry.get("wall", ""))
-    return UpcomingTick(at=at, wall=wall, clock_change=change, repeated=twice and not change)
+    found: list[UpcomingTick] = []
+    for entry in entries:
+        at, change = datetime.fromisoformat(entry["at"]), entry.get("clock_change", "")
+        local = at.astimezone(ZoneInfo(definition.timezone))
+        twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+        wall = _WHOLE_MINUTE.sub(r"\1", entry.get("wall", ""))
+        found.append(UpcomingTick(at=at, wall=wall, clock_change=change, repeated=twice and not change))
+    return found
 
 
 def find_problems(schedules: Sequence[SchedulePutData]) -> list[str | None]:
     """Return for each schedule the reason why a scheduler would refuse it, or None."""
-    now = datetime.now(UTC)
-    return [_problem(definition, now) for definition in schedules]
+    now, found = datetime.now(UTC), list[str | None]()
+    for definition in schedules:
+        try:
+            ticks.check(definition, now)
+            found.append(None)
+        except ValueError as error:
+            found.append(str(error))
+    return found
 
 
 def times_between(
@@ -60,14 +63,6 @@ def times_between(
     """Return the nominal times from `begin` to `end`, both included, at most `limit`."""
     with _refusals():
         return ticks.times_between(definition, put_at, begin, end, limit)
-
-
-def _problem(definition: SchedulePutData, now: datetime) -> str | None:
-    try:
-        ticks.check(definition, now)
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 @contextmanager

@@ -87,17 +87,16 @@ def make_plan(
 def _step(wanted: SchedulePutData, current: SchedulePutData | None) -> PlanStep:
     if current is None:
         return PlanStep(wanted.name, PlanAction.ADD, wanted)
-    before, after = _flat(_as_dict(current)), _flat(_as_dict(wanted))
+    before, after = (
+        _flat(one.model_dump(mode="json", exclude_none=True, exclude={"reply_to"}))
+        for one in (current, wanted)
+    )
     differs = tuple(
         FieldChange(key, before.get(key), after.get(key))
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key)
     )
     return PlanStep(wanted.name, PlanAction.CHANGE if differs else PlanAction.UNCHANGED, wanted, differs)
-
-
-def _as_dict(definition: SchedulePutData) -> dict[str, Any]:
-    return definition.model_dump(mode="json", exclude_none=True, exclude={"reply_to"})
 
 
 def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -131,8 +131,14 @@ class _Reader:
 
     def read(self) -> SchedulesFile:
         self.require_keys(self._document, _TOP_KEYS)
-        owner = self._owner()
-        defaults = self._defaults()
+        owner, defaults = self._document.get("owner"), self._document.get("defaults", {})
+        if owner == CODE_OWNER:
+            another = f"expected another label than {CODE_OWNER!r}: it means agents' code"
+            raise self._error(None, "owner", another)
+        owner = None if owner is None else str(owner)
+        if not is_object(defaults):
+            raise self._error(None, "defaults", f"expected a table, got {defaults!r}")
+        self.require_keys(defaults, _DEFAULTS, within="defaults: ")
         schedules = list[SchedulePutData]()
         for place, table in enumerate(self._tables()):
             definition = self._schedule(place, table, defaults, owner)
@@ -150,21 +156,6 @@ class _Reader:
             if key not in known:
                 raise self._error(place, key, f"{within}expected one of {', '.join(known)}, got {key!r}")
 
-    def _owner(self) -> str | None:
-        owner = self._document.get("owner")
-        if owner == CODE_OWNER:
-            raise self._error(
-                None, "owner", f"expected another label than {CODE_OWNER!r}: it means agents' code"
-            )
-        return None if owner is None else str(owner)
-
-    def _defaults(self) -> Mapping[str, Any]:
-        defaults = self._document.get("defaults", {})
-        if not is_object(defaults):
-            raise self._error(None, "defaults", f"expected a table, got {defaults!r}")
-        self.require_keys(defaults, _DEFAULTS, within="defaults: ")
-        return defaults
-
     def _tables(self) -> list[Mapping[str, Any]]:
         tables = self._document.get(_TABLE, [])
         if not is_array(tables) or not all(is_object(one) for one in tables):
@@ -176,33 +167,24 @@ class _Reader:
     ) -> SchedulePutData:
         self.require_keys(table, sorted(_KEYS), place)
         entries = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
+        merged: dict[str, Any] = {**defaults, **entries}
+        for key in ("policy", "choices"):  # the two are merged key by key
+            first, second = defaults.get(key), entries.get(key)
+            if is_object(first) and is_object(second):
+                merged[key] = {**first, **second}
         try:
-            rule = expand_rule(table)
-        except ValueError as error:
-            raise self._error(place, "", str(error)) from None
-        try:
-            return make_definition({**_merged(defaults, entries), "rule": rule, "owner": owner})
+            return make_definition({**merged, "rule": expand_rule(table), "owner": owner})
         except DefinitionError as error:
             raise self._error(place, error.key, error.problem) from None
+        except ValueError as error:  # of the rule
+            raise self._error(place, "", str(error)) from None
 
     def _error(self, place: int | None, key: str, problem: str) -> FileError:
-        table = "" if place is None else f"[[{_TABLE}]] {place + 1} {self._name(place)}".strip()
+        table = "" if place is None else f"[[{_TABLE}]] {place + 1}"
+        if place is not None and isinstance(name := self._tables()[place].get("name"), str):
+            table += f" ({name})"
         where = f"{table}: {key}" if table and key else table or key
         return FileError(self._path, self._lines.find_line(place, key), where, problem)
-
-    def _name(self, place: int) -> str:
-        name = self._tables()[place].get("name")
-        return f"({name})" if isinstance(name, str) else ""
-
-
-def _merged(defaults: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries over the defaults; policy and choices are merged key by key."""
-    merged = {**defaults, **entries}
-    for key in ("policy", "choices"):
-        first, second = defaults.get(key), entries.get(key)
-        if is_object(first) and is_object(second):
-            merged[key] = {**first, **second}
-    return merged
 
 
 class TomlLines:
@@ -219,23 +201,16 @@ class TomlLines:
         Without a place the key is searched above the tables. Of a key such as `choices.grace` the last part
         is tried first.
         """
-        begin, end = self._span(place)
+        borders = [*self._begins, len(self._lines)]
+        begin, end = (0, borders[0]) if place is None else (0, len(self._lines))
+        if place is not None and place < len(self._begins):
+            begin, end = borders[place], borders[place + 1]
         for part in reversed(key.split(".")) if key else ():
-            if (found := next(self._lines_with(part, begin, end), None)) is not None:
-                return found + 1
+            word = re.compile(rf"""(^|[\s{{,.\["']){re.escape(part)}["']?\s*([=.\]]|$)""")
+            for number in range(begin, end):
+                if word.search(self._lines[number]):
+                    return number + 1
         return None if place is None or not self._begins else begin + 1
-
-    def _span(self, place: int | None) -> tuple[int, int]:
-        if place is None:
-            return 0, self._begins[0] if self._begins else len(self._lines)
-        if place >= len(self._begins):
-            return 0, len(self._lines)
-        following = self._begins[place + 1 :]
-        return self._begins[place], following[0] if following else len(self._lines)
-
-    def _lines_with(self, key: str, begin: int, end: int) -> Iterator[int]:
-        word = re.compile(rf"""(^|[\s{{,.\["']){re.escape(key)}["']?\s*([=.\]]|$)""")
-        return (number for number in range(begin, end) if word.search(self._lines[number]))
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -254,6 +229,18 @@ def render_schedules(
     blocks = ["\n".join(parts)] if parts else []
     blocks += [_block(definition) for definition in schedules]
     return "\n\n".join(blocks) + "\n"
+
+
+def find_unwritable(schedules: Iterable[SchedulePutData]) -> list[str | None]:
+    """Return for each schedule why it cannot be written, or None."""
+    found: list[str | None] = []
+    for definition in schedules:
+        try:
+            render_schedules([definition])
+            found.append(None)
+        except ValueError as error:
+            found.append(str(error))
+    return found
 
 
 def _block(definition: SchedulePutData) -> str:

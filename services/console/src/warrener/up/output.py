@@ -1,8 +1,10 @@
-"""Output of `up`: lines for people or JSON lines for machines, and the log lines of its services in them."""
+"""Output of `up`: lines for people or JSON lines for machines, the log lines of its services in them, and the
+banner."""
 
 import json
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import os
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
@@ -10,23 +12,14 @@ from typing import Any, Protocol, cast
 from rich.text import Text
 
 from warrener.render.screen import out, print_json_line
+from warrener.up.folder import Endpoints
+from warrener_runtime.secrets import mask
+from warrener_store.agents.rows import JobTypeRow
 
-_OMITTED_FIELDS = frozenset(
-    {
-        "message",
-        "level",
-        "timestamp",
-        "service",
-        "logger",
-        "action",
-        "part",
-        "trace_id",
-        "span_id",
-        "exception",
-        "stack",
-    }
-)
+_SHOWN_OTHERWISE = ("message", "level", "timestamp", "service", "exception", "stack")
+_OMITTED_FIELDS = {*_SHOWN_OTHERWISE, "logger", "action", "part", "trace_id", "span_id"}
 _COLOURS = ("cyan", "magenta", "blue", "green", "yellow", "bright_magenta", "bright_cyan", "bright_blue")
+_MAX_TYPES_SHOWN = 8
 _LEVELS = {"warning": "warning", "error": "error", "critical": "error"}
 
 
@@ -43,15 +36,13 @@ class LogLine:
 
 def read_line(text: str) -> LogLine:
     """Parse a JSON record of the runtime; any other text is a printed line."""
-    if text.startswith("{"):
-        with suppress(ValueError):
-            record: object = json.loads(text)
-            if isinstance(record, dict) and "message" in record:
-                return _of_record(cast("dict[str, Any]", record))
-    return LogLine(text)
-
-
-def _of_record(record: Mapping[str, Any]) -> LogLine:
+    try:
+        found: object = json.loads(text) if text.startswith("{") else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "message" not in found:
+        return LogLine(text)
+    record = cast("dict[str, Any]", found)
     facts = {key: value for key, value in record.items() if key not in _OMITTED_FIELDS and value is not None}
     stack = str(record.get("exception") or record.get("stack") or "")
     level, service = str(record.get("level", "info")), str(record.get("service", ""))
@@ -93,15 +84,11 @@ class JsonOutput:
     """One JSON object a line: `event`, `at`, `source`, `message`, and the facts."""
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
-        print_json_line(
-            {"event": event, "at": datetime.now(UTC), "source": source, "message": message, **facts}
-        )
+        now = datetime.now(UTC)
+        print_json_line({"event": event, "at": now, "source": source, "message": message, **facts})
 
     def line(self, source: str, line: LogLine) -> None:
-        facts = {"level": line.level, **line.facts}
-        print_json_line(
-            {"event": "log", "at": datetime.now(UTC), "source": source, "message": line.message, **facts}
-        )
+        self.event("log", line.message, source=source, level=line.level, **line.facts)
 
     def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
         self.event("ready", "everything works", **facts)
@@ -140,12 +127,54 @@ class PlainOutput:
         colour = self._colours.setdefault(source, _COLOURS[(len(self._colours) - 1) % len(_COLOURS)])
         now = datetime.now(UTC).astimezone()
         head = Text.assemble((f"{now:%H:%M:%S} ", "soft"), (f"{source:<{self._width}} ", colour))
-        for line in self._lines(text, self._screen.width - len(head)):
+        width = max(self._screen.width - len(head), 40)
+        # Beside the source, the text is wrapped on a terminal, and unchanged in a file.
+        lines = text.wrap(self._screen, width) if self._screen.is_terminal else text.split("\n")
+        for line in lines:
             self._screen.print(head + line, soft_wrap=True)
             head = Text(" " * len(head))
 
-    def _lines(self, text: Text, width: int) -> Iterable[Text]:
-        """The text beside the source: wrapped on a terminal, unchanged in a file."""
-        if not self._screen.is_terminal:
-            return text.split("\n")
-        return text.wrap(self._screen, max(width, 40))
+
+# -- banner ------------------------------------------------------------------------------------------------
+
+
+def banner_lines(
+    endpoints: Endpoints,
+    broker: str,
+    agents: int,
+    types: Sequence[JobTypeRow],
+    *,
+    private_broker: bool = False,
+    console_url: str | None = None,
+) -> list[tuple[str, str]]:
+    """Endpoints and next steps, as (word, text). Pure.
+
+    A line that is there to be copied never has a masked password: the password of a private broker is known
+    to everybody, and `warrener env` prints that of any other.
+    """
+    url = endpoints.broker_url if private_broker else mask(endpoints.broker_url)
+    export = f"export WARRENER_BROKER_URL={shlex.quote(url)}" if private_broker else 'eval "$(warrener env)"'
+    store = mask(endpoints.store_url)
+    if store.startswith("sqlite:///"):
+        store = os.path.relpath(endpoints.store_url.removeprefix("sqlite:///"))
+    names, more = ", ".join(row.name for row in types[:_MAX_TYPES_SHOWN]), len(types) - _MAX_TYPES_SHOWN
+    jobs = f"{names} and {more} more: warrener job-types" if more > 0 else names
+    return [
+        *([("console", console_url)] if console_url else []),
+        ("broker", f"{broker} at {url}"),
+        ("store", store),
+        ("agents", f"{agents}" if agents else "none: run `warrener agent MODULE` in this folder"),
+        *([("jobs", jobs)] if types else []),
+        ("", ""),
+        ("request", example_request(types[0]) if types else "warrener request TYPE key=value --wait"),
+        ("inspect", "warrener jobs --watch"),
+        ("export", export),
+        ("stop", "Ctrl-C drains, a second one hurries"),
+    ]
+
+
+def example_request(row: JobTypeRow) -> str:
+    """A request with every required argument of the job type."""
+    required: list[str] = row.arguments_schema.get("required", [])
+    words = "".join(f" {name}=…" for name in required)
+    return f"warrener request {row.name}{words} --wait"

@@ -132,7 +132,9 @@ class SupervisedProcess:
                 os.kill(self.pid, number)
 
     async def _run_once(self) -> int:
-        self.health_port = _free_port()
+        with socket.socket() as probe:  # a free port
+            probe.bind(("127.0.0.1", 0))
+            self.health_port = int(probe.getsockname()[1])
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -175,28 +177,18 @@ class SupervisedProcess:
                 self._output.line(self.spec.name, read_line(text))
 
     async def _wait_before_restart(self, code: int, seconds: float) -> None:
+        how = f"ended with exit code {code}"
+        with contextlib.suppress(ValueError):
+            how = f"was killed by {signal.Signals(-code).name}"
         self._output.event(
             "exited",
-            f"{_describe_exit(code)}; starting again in {seconds:.1f} s",
+            f"{how}; starting again in {seconds:.1f} s",
             source=self.spec.name,
             exit_code=code,
             restart_delay=seconds,
         )
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop_requested.wait(), seconds)
-
-
-def _describe_exit(code: int) -> str:
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # -- stopping ----------------------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import os
+import urllib.error
+import urllib.request
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ from warrener.doctor.inspector import open_inspector
 from warrener.errors import BrokerUnreachable, CommandError
 from warrener.installation import adopt, claim
 from warrener.up.folder import DataFolder, Endpoints
-from warrener.up.output import ConsoleOutput
+from warrener.up.output import ConsoleOutput, banner_lines
 from warrener.up.processes import (
     LogLevels,
     ProcessSpec,
@@ -24,14 +27,14 @@ from warrener.up.processes import (
     console_spec,
     process_specs,
 )
-from warrener.up.readiness import banner_lines, not_ready_reason, wait_for_job_types, wait_until_ready
 from warrener_devservers import PrivateRabbitMQ, ServerError
 from warrener_runtime.backoff import ExponentialBackoff
-from warrener_store import StateStore, migrate
+from warrener_store import StateStore, StoreError, migrate
 from warrener_store.agents.rows import JobTypeRow
 
 _NOT_READY_REPORT_INTERVAL = 30.0  # seconds
-_POLL_INTERVAL = 0.5  # seconds
+_POLL_INTERVAL, _READY_POLL_INTERVAL = 0.5, 0.2  # seconds
+_READY_TIMEOUT = 20.0  # seconds; longer than all checks of a service take
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,6 @@ class Up:
             banner_task = asyncio.create_task(self._print_banner(endpoints, store, children, since))
             if options.console is not None:
                 console = self._supervised(console_spec(options.console.listening), endpoints)
-                # After the banner, so that it takes no processor time from the services while they start.
                 tasks[asyncio.create_task(_run_after(banner_task, console), name="console")] = console
             requested = asyncio.create_task(self._shutdown.requested.wait())
             await asyncio.wait({*tasks, requested}, return_when=asyncio.FIRST_COMPLETED)
@@ -137,7 +139,13 @@ class Up:
             requested.cancel()
             await self._shutdown.stop_all(tasks)
             await asyncio.wait({banner_task, requested})
-        _raise_if_unusable(tasks)
+        for task, child in tasks.items():
+            if isinstance(error := task.exception(), Unusable):
+                why = str(error) or "no reason, see its output above"
+                raise CommandError(
+                    f"expected the {child.spec.service} to start, got: {why}",
+                    do="mend the cause, and run `warrener up` again",
+                )
 
     def _supervised(self, spec: ProcessSpec, endpoints: Endpoints) -> SupervisedProcess:
         environment = build_environment(spec, os.environ, endpoints, self._options.log_levels)
@@ -149,8 +157,8 @@ class Up:
         agents = [child for child in children if child.spec.service == "agent"]
         reporting = asyncio.create_task(self._report_not_ready(children))
         try:
-            await asyncio.gather(*(wait_until_ready(child) for child in children))
-            types: list[JobTypeRow] = await wait_for_job_types(store, agents, since) if agents else []
+            await asyncio.gather(*(_wait_until_ready(child) for child in children))
+            types: list[JobTypeRow] = await _wait_for_job_types(store, agents, since) if agents else []
         finally:
             reporting.cancel()
         console_url = None if self._options.console is None else self._options.console.url
@@ -175,24 +183,58 @@ class Up:
         while True:
             await asyncio.sleep(_NOT_READY_REPORT_INTERVAL)
             for child in children:
-                if reason := await asyncio.to_thread(not_ready_reason, child):
+                if reason := await asyncio.to_thread(_not_ready_reason, child):
                     self._output.event("waiting", f"not ready yet: {reason}", source=child.spec.name)
 
 
 async def _run_after(banner: "asyncio.Task[None]", console: SupervisedProcess) -> None:
-    """Run the console once the banner is printed, or an end has begun, which it then notices at once."""
+    """Run the console once the banner is printed, so that it takes no processor time from the services while
+    they start; or once an end has begun, which it then notices at once."""
     await asyncio.wait({banner})
     await console.run()
 
 
-def _raise_if_unusable(tasks: dict[asyncio.Task[None], SupervisedProcess]) -> None:
-    for task, child in tasks.items():
-        if isinstance(error := task.exception(), Unusable):
-            why = str(error) or "no reason, see its output above"
-            raise CommandError(
-                f"expected the {child.spec.service} to start, got: {why}",
-                do="mend the cause, and run `warrener up` again",
-            )
+# -- readiness ---------------------------------------------------------------------------------------------
+
+
+async def _wait_until_ready(child: SupervisedProcess) -> None:
+    """Wait until the service is ready."""
+    while await asyncio.to_thread(_not_ready_reason, child) is not None:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(_READY_POLL_INTERVAL)
+
+
+def _not_ready_reason(child: SupervisedProcess) -> str | None:
+    """Why the service is not ready; None if it is."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{child.health_port}/ready", timeout=_READY_TIMEOUT):
+            return None
+    except urllib.error.HTTPError as answer:
+        with answer:
+            body = answer.read()
+    except (OSError, ValueError):
+        return "does not answer yet"
+    checks: dict[str, str] = {}
+    with contextlib.suppress(ValueError):
+        checks = json.loads(body).get("checks", {})
+    failing = "; ".join(f"{name}: {status}" for name, status in checks.items() if status != "ok")
+    return failing or "is not ready"
+
+
+async def _wait_for_job_types(
+    store: StateStore, agents: Sequence[SupervisedProcess], since: datetime
+) -> list[JobTypeRow]:
+    """Wait for every agent and its job types, and return these."""
+    while True:
+        try:
+            known = await store.agents(since)  # not former agents with the same process id
+            types = await store.job_types()
+        except StoreError:
+            known, types = [], {}
+        pids = [agent.pid for agent in agents]
+        announced = [row for _, row in sorted(types.items()) if row.announced_at >= since]
+        if announced and sum(row.pid in pids for row in known) == len(agents):
+            return announced
+        await asyncio.sleep(_READY_POLL_INTERVAL)
 
 
 # -- private broker ----------------------------------------------------------------------------------------

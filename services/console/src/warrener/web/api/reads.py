@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 
 from warrener.doctor.management_api import BindingsUnavailable, resolve_management_api
-from warrener.doctor.replicas import lacks_replicas, read_replicas
+from warrener.doctor.topology import lacks_replicas, read_replicas
 from warrener.errors import UsageError
 from warrener.operations.job_logs import MAX_LINES, JobLog, read_log
 from warrener.operations.job_type import JobTypeDetails, JobTypeQuery, read_job_type

@@ -1,4 +1,4 @@
-"""Bindings are compared where the management API answers; where it does not, that is said."""
+"""What `doctor` and `topology --check` find at a real broker: bindings, alarms, and replicas in a cluster."""
 
 import asyncio
 import json
@@ -8,14 +8,21 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from aiormq.abc import AbstractChannel
 from tests.broker_access import on_broker
+from tests.faults.broker_alarms import low_on_memory
+from tests.servers.cluster import RabbitMQCluster
 from tests.servers.kinds import RabbitMQServer
 from typer.testing import Result
 
+from warrener.context import ResolvedEndpoints
+from warrener.web.api.reads import metrics
+from warrener.web.console import open_console
+from warrener.web.settings import ConsoleSettings
 from warrener_contracts.topology import (
     EVENTS,
     REQUESTS,
@@ -28,6 +35,13 @@ from warrener_devservers import PrivateRabbitMQ, ServerMissing
 from warrener_runtime.bus import open_bus
 
 Run = Callable[..., Result]
+
+_GROW = 'rabbit_quorum_queue:grow(\'{}\', <<".*">>, <<"warrener.*">>, all)'
+
+
+def compared(run: Run, *where: str) -> dict[str, dict[str, Any]]:
+    """The differences that `topology --check` names, by what they are of."""
+    return {each["what"]: each for each in json.loads(run("topology", "--check", "--json", *where).stdout)}
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +82,14 @@ async def declare_as_an_agent_does(url: str) -> None:
 
 
 def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[str, ...]) -> None:
-    assert json.loads(run("topology", "--check", "--json", *where).stdout) == []
+    assert compared(run, *where) == {}
     on_broker(where[1], unbind_requests_and_bind_status_twice)
 
-    result = run("topology", "--check", "--json", *where)
-    found = {each["what"]: each for each in json.loads(result.stdout)}
-    gone, strange = (
-        found["binding warrener.requests # → warrener.requests"],
-        found["binding warrener.events job.# → warrener.status"],
-    )
-    assert (result.exit_code, len(found)) == (1, 2)
+    found = compared(run, *where)
+    gone = found.pop("binding warrener.requests # → warrener.requests")
+    strange = found.pop("binding warrener.events job.# → warrener.status")
+    assert not found
+    assert run("topology", "--check", "--json", *where).exit_code == 1
     assert (gone["how"], gone["missing"], gone["status"]) == ("is missing", True, "error")
     assert (strange["how"], strange["missing"], strange["status"]) == ("is none of ours", False, "warning")
     doctor = run("doctor", "--store", "sqlite:///nothing.db", *where)
@@ -120,8 +132,7 @@ def test_without_the_plugin_bindings_are_reported_as_not_compared(run: Run, vhos
         assert result.exit_code == 0
         assert "were not compared: nothing answers at http://127.0.0.1:" in result.stdout
         assert "rabbitmq-plugins enable rabbitmq_management" in result.stderr
-        (item,) = json.loads(run("topology", "--check", "--json", "--broker", vhost_url, *nobody).stdout)
-        assert (item["what"], item["status"]) == ("bindings", "warning")
+        assert compared(run, "--broker", vhost_url, *nobody).pop("bindings")["status"] == "warning"
         doctor = run("doctor", "--broker", vhost_url, "--store", "sqlite:///nothing.db", *nobody)
         assert "! bindings     not compared" in doctor.stdout
 
@@ -168,3 +179,80 @@ def test_a_broker_that_is_lost_on_the_way(run: Run, vhost_url: str, broker: Rabb
     assert result.exit_code == 1
     item = [each for each in json.loads(result.stdout) if each["check"] == "broker"][-1]
     assert "to go on answering, got:" in item["message"]
+
+
+def test_an_alarm_is_named_with_what_to_do(run: Run, own_rabbitmq: RabbitMQServer, here: Path) -> None:
+    where = ("--broker", own_rabbitmq.url, "--store", f"sqlite:///{here}/state.db")
+    assert run("migrate", *where[2:]).exit_code == 0
+    assert run("topology", "--declare", *where[:2]).exit_code == 0
+    with low_on_memory(own_rabbitmq):
+        while True:  # the node looks at its memory every second
+            found = {each["check"]: each for each in json.loads(run("doctor", *where, "--json").stdout)}
+            if "broker alarm" in found:
+                break
+        assert "low on memory" in found["broker alarm"]["message"]
+        assert "rabbitmq-diagnostics alarms" in found["broker alarm"]["do"]
+        explained = json.loads(run("explain", "order-17", *where, "--json").stdout)
+        assert explained["cause"] == "broker_blocked"
+
+
+# -- replicas ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_of_three(server_folders: Callable[[str], Path]) -> Iterator[RabbitMQCluster]:
+    """Three nodes that are no cluster yet."""
+    try:
+        cluster = RabbitMQCluster(server_folders("grown"), plugins=["rabbitmq_management"])
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    try:
+        cluster.start(joined=1)
+        yield cluster
+    finally:
+        cluster.remove()
+
+
+async def scrape(broker: str, management: str | None, store: str) -> dict[str, int]:
+    """Read the console's metrics."""
+    endpoints = ResolvedEndpoints(broker, store, store, from_up=False, management_url=management)
+    async with open_console(endpoints, ConsoleSettings()) as console:
+        lines = (await metrics(console)).splitlines()
+    return {name: int(value) for name, value in (line.split() for line in lines if line[0] != "#")}
+
+
+def test_18_queues_of_a_grown_cluster_are_named_until_they_have_their_replicas(
+    run: Run, one_of_three: RabbitMQCluster, sqlite_store_url: str
+) -> None:
+    first = one_of_three.nodes[0]
+
+    def scraped() -> dict[str, int]:
+        return asyncio.run(scrape(first.url, first.management_url, sqlite_store_url))
+
+    where = "--broker", first.url, "--management", first.management_url
+    assert run("topology", "--declare", "--broker", first.url).exit_code == 0
+    assert compared(run, *where) == {}
+    assert scraped()["warrener_queues_lacking_replicas"] == 0
+
+    for number in (1, 2):
+        one_of_three.join(number)
+    assert scraped()["warrener_broker_nodes"] == 3
+    assert scraped()["warrener_queues_lacking_replicas"] > 10
+
+    found = compared(run, *where)
+    requests = found["queue warrener.requests"]
+    assert requests["how"] == "has 1 of 3 replicas, on 3 nodes"
+    assert requests["do"] == "rabbitmq-queues grow n2@localhost all; rabbitmq-queues grow n3@localhost all"
+    assert found["node n1@localhost"]["do"] == "rabbitmq-queues rebalance quorum"
+    doctor = run("doctor", "--store", "sqlite:///nothing.db", *where).stdout
+    assert "replicas" in doctor
+    assert "rabbitmq-queues grow n2@localhost all" in doctor
+
+    for name in ("n2@localhost", "n3@localhost"):
+        first.evaluate(_GROW.format(name))
+    assert compared(run, *where).keys() <= {"node n1@localhost"}, "it may still lead them all"
+    assert scraped()["warrener_queues_lacking_replicas"] == 0
+
+
+async def test_18_a_gauge_is_0_while_the_management_api_does_not_answer(sqlite_store_url: str) -> None:
+    assert await scrape("amqp://127.0.0.1:1/", None, sqlite_store_url) == {"warrener_replicas_known": 0}

@@ -1,0 +1,474 @@
+"""The causes that `warrener explain` distinguishes, each with facts that show it: a system in which all is
+well, and what differs from it. Tests check what is explained, and the page `why-a-job-waits.md` lists it:
+
+    python -m services.console.tests.explanations.explained   writes the table of that page
+"""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tests import store_rows
+from tests.store_rows import NOON, after, attempt_of, parked_message
+
+from warrener.explanations import explain
+from warrener.explanations.explanation import Explanation
+from warrener.explanations.facts import (
+    AgentSubject,
+    JobFacts,
+    QueueFacts,
+    QueueSubject,
+    ScheduleFacts,
+    Subject,
+    SystemFacts,
+    TypeSubject,
+    UnseenFacts,
+)
+from warrener.explanations.unseen import explain_unreachable_store
+from warrener.render.explanation import next_line
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
+from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
+from warrener_contracts.schedule_rules import IntervalRule
+from warrener_contracts.schedule_words import OverlapPolicy
+from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import DISPATCH, REQUESTS_QUEUE, RETURN
+from warrener_contracts.triggers import EventRule
+from warrener_store.agents.rows import AgentRow
+from warrener_store.breakers.gate import BreakerRow, OpenBreakers
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.schedules.rows import ScheduleRow
+
+PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "why-a-job-waits.md"
+BEGIN, END = "<!-- causes: begin -->", "<!-- causes: end -->"
+JOB = UUID("01936f2e-8a3b-7c4d-9e5f-0123456789ab")
+NEW = UUID("01936f30-11d2-7a8b-8c3e-5a7d1b2c4e6f")
+ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="requests.Timeout", message="no answer within 30 s")
+WRONG_HEADER = ErrorInfo(
+    kind=ErrorKind.ERROR, type="flights.days.WrongHeader", message="expected the column 'day', got 'date'"
+)
+KILLED = ErrorInfo(
+    kind=ErrorKind.CRASH,
+    type="SIGKILL",
+    message="killed by signal 9",
+    crashes=tuple(f"attempt {number}: SIGKILL: killed by signal 9" for number in range(1, 5)),
+)
+UNKNOWN_TYPE = ErrorInfo(
+    kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="loader-7c9f does not know flights.load"
+)
+
+# -- the system around ---------------------------------------------------------------------------------------
+
+agent = partial(
+    store_rows.agent_row,
+    agent_id="loader-7c9f",
+    host="worker-3",
+    slots=4,
+    running=1,
+    started_at=after(-3600),
+    job_types=("flights.load",),
+    free_slots={"default": 3},
+)
+"""An agent of queue default with a free slot, seen now."""
+
+job_type = partial(store_rows.job_type_row, announced_by="loader-7c9f", announced_at=after(-3600))
+
+system = partial(
+    SystemFacts,
+    now=NOON,
+    schedulers=1,
+    supervisors=1,
+    queues={"default": QueueFacts(waiting=2, consumers=1, unbound=())},
+    agents=(agent(),),
+    job_types={"flights.load": job_type()},
+)
+"""A system in which all is well."""
+
+
+def queue(**facts: Any) -> dict[str, QueueFacts]:
+    """Queue default, as the broker has it."""
+    return {"default": QueueFacts(**facts)}
+
+
+def silent(seconds: float = 240, **fields: Any) -> AgentRow:
+    """An agent that was last seen so long ago."""
+    return agent(last_seen_at=after(-seconds), **fields)
+
+
+def breaker(**fields: Any) -> OpenBreakers:
+    """An open breaker of the job type."""
+    plain = partial(
+        BreakerRow,
+        name="job:flights.load",
+        state=BreakerState.OPEN,
+        since=after(-90),
+        until=after(30),
+        reason="8 of 10 attempts within 1 min have failed",
+        policy=BreakerPolicy(),
+    )
+    return OpenBreakers([plain(**fields)])
+
+
+def refusal(what: str, user: str) -> str:
+    """A sentence of a service whose user lacks a permission; its command is shortened."""
+    command = f"rabbitmqctl set_permissions -p / {user} …"
+    return f"expected the permission to {what} for user {user}, got ACCESS_REFUSED; run `{command}`"
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------
+
+
+def job_facts(row: JobRow, around: SystemFacts | None = None, **fields: Any) -> JobFacts:
+    """The facts of this job, under one id so that the page stays the same."""
+    return JobFacts(system=around or system(), row=replace(row, job_id=JOB), **fields)
+
+
+waiting = partial(
+    store_rows.waiting_job, requested_at=after(-300), accepted_at=after(-300), due_at=after(-240)
+)
+"""A job that became due a few minutes ago."""
+
+queued = partial(
+    store_rows.queued_job,
+    requested_at=after(-240),
+    accepted_at=after(-240),
+    dispatched_at=after(-240),
+    updated_at=after(-240),
+)
+"""A job that was dispatched four minutes ago."""
+
+running = partial(
+    store_rows.running_job,
+    started_at=after(-120),
+    agent_id="loader-7c9f",
+    accepted_at=after(-180),
+    requested_at=after(-180),
+)
+"""A job that began two minutes ago."""
+
+retrying = partial(queued, state=JobState.RETRYING, attempt=2, failures=1, due_at=after(240), error=ERROR)
+"""A job whose second attempt is due in four minutes."""
+
+ENDING = retrying(
+    job_id=UUID("01936f31-5d0c-7e11-a2b4-6c8e9f0a1b2d"), job_type="billing.charge", attempt=3, losses=2
+)
+"""A job that has ended two agents of queue default."""
+
+
+def ended(state: JobState, **fields: Any) -> JobRow:
+    """A job that ended a minute ago."""
+    return queued(state=state, wake_at=None, finished_at=after(-60), **fields)
+
+
+def dead(attempts: int, **fields: Any) -> JobRow:
+    """A dead job after so many attempts, which have failed."""
+    return ended(JobState.DEAD, **{"attempt": attempts, "failures": attempts, "error": ERROR} | fields)
+
+
+dead_letter = partial(
+    DeadLetter,
+    job_id=JOB,
+    job_type="flights.load",
+    attempts=5,
+    reason="its 5 attempts are used up",
+    error=ERROR,
+    died_at=after(-60),
+)
+
+
+def queued_in(**fields: Any) -> JobFacts:
+    """A queued job in a system that differs by these fields."""
+    return job_facts(queued(), system(**fields))
+
+
+unserved = partial(queued_in, queues=queue(waiting=1))
+"""The same, where no agent consumes the queue."""
+
+# -- what is no job ------------------------------------------------------------------------------------------
+
+
+def parked(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> ParkedMessage:
+    """A parked message."""
+    return parked_message(
+        parked_id="5f0c",
+        queue=queue,
+        reason=reason,
+        detail=detail,
+        body=b"",
+        parked_at=after(-60),
+        routing_key="flights.lod" if reason == "unknown_job_type" else None,
+    )
+
+
+def unseen(around: SystemFacts | None = None, text: str = "order-17", **fields: Any) -> UnseenFacts:
+    """An id that the store does not have."""
+    return UnseenFacts(system=around or system(), text=text, searched=12, **fields)
+
+
+def rejected(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> UnseenFacts:
+    """An id that a parked message has."""
+    return unseen(parked=parked(reason, detail, queue))
+
+
+def schedule_row(**fields: Any) -> ScheduleRow:
+    """A schedule whose next tick is due in ten minutes."""
+    rule, choices = fields.pop("rule", IntervalRule(every=timedelta(hours=1))), fields.pop("choices", {})
+    row = store_rows.schedule_row("flights.hourly", rule, put_at=after(-86400), choices=choices)
+    moments = {"next_at": after(600), "wake_at": after(600), "last_nominal_at": after(-3000)}
+    return replace(row, **{"zone_version": "2026a"} | moments | fields)
+
+
+tick = partial(
+    store_rows.tick_row,
+    "flights.hourly",
+    after(-3000),
+    status=TickStatus.FIRED,
+    job_id=JOB,
+    fired_at=after(-3000),
+)
+"""The last tick of that schedule."""
+
+held_back = partial(tick, reason="the job of an earlier tick is not over", job_id=None)
+
+
+def schedule(row: ScheduleRow | None = None, **fields: Any) -> ScheduleFacts:
+    """The facts of that schedule."""
+    return ScheduleFacts(system=system(), name="flights.hourly", row=row, **fields)
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+
+CASES: dict[str, Subject | Explanation] = {
+    "The database does not run.": explain_unreachable_store("order-17", "Connection refused", None, NOON),
+    "The store is read-only or locked, or its disk is full.": job_facts(
+        waiting(), system(store_trouble="the disk of /var/lib/warrener/state.db is full, 0 bytes are left")
+    ),
+    "The broker is frozen, cut off or down.": queued_in(
+        broker_trouble="no answer within 5 s", schedulers=None, supervisors=None, queues={}
+    ),
+    "The broker is low on memory or disk.": queued_in(broker_alarm="low on memory"),
+    "A scheduler or a supervisor may not read or write what every job needs.": queued_in(
+        schedulers=0,
+        refused={"queue warrener.requests": refusal("read queue warrener.requests", "scheduler")},
+    ),
+    "No scheduler runs.": unseen(system(schedulers=0, requests_waiting=3)),
+    "No scheduler runs, and a delayed job is due.": job_facts(waiting(), system(schedulers=0)),
+    "The scheduler is frozen while a delayed job becomes due.": job_facts(waiting()),
+    "Many requests wait before this one.": unseen(system(requests_waiting=31_000)),
+    "No supervisor runs, and an attempt has ended.": job_facts(
+        running(), system(supervisors=0, statuses_waiting=2)
+    ),
+    "The supervisor is frozen.": queued_in(agents=(silent(),), statuses_waiting=7),
+    "A request names a job type that no agent has announced.": rejected(
+        "unknown_job_type",
+        "expected a job type that an agent has announced, got 'flights.lod': start an agent for it",
+    ),
+    "The arguments of a request do not match the job type's schema.": rejected(
+        "bad_arguments", "arguments: expected 'path', got none"
+    ),
+    "A request has a version, or a type of event, that the services do not know.": rejected(
+        "unknown_version", "expected job.requested.v1, got job.requested.v9"
+    ),
+    "A request repeats the id of an earlier one with other content.": rejected(
+        "conflicting_repeat",
+        "expected the content of the earlier request with id 'order-17', got another one: a new job "
+        "needs a new id",
+    ),
+    "A message about the id is parked from another queue.": rejected(
+        "impossible", "expected a running job, got a dead one", queue="warrener.status"
+    ),
+    "Retention has deleted the job.": unseen(
+        text=str(JOB), known_from="a tick of schedule flights.hourly", made_at=after(-864_000)
+    ),
+    "Its id is older than all jobs of the store.": unseen(
+        text=str(JOB), made_at=after(-864_000), oldest_job_at=after(-600_000)
+    ),
+    "A request was published a moment ago, and the scheduler that received it is frozen.": unseen(
+        text=str(JOB), made_at=after(-60)
+    ),
+    "An id that was never requested, or at another broker.": unseen(),
+    "The request has a delay.": job_facts(waiting(due_at=after(600))),
+    "The requester's clock is ahead, and its request has a `not_before`.": job_facts(
+        waiting(requested_at=after(3300), due_at=after(3900))
+    ),
+    "A circuit breaker is open.": job_facts(waiting(), system(breakers=breaker())),
+    "A person has opened a breaker.": job_facts(
+        waiting(), system(breakers=breaker(until=None, manual=True, reason="maintenance"))
+    ),
+    "A breaker lets probes through.": job_facts(
+        retrying(due_at=after(-5)), system(breakers=breaker(state=BreakerState.HALF_OPEN, probes_succeeded=0))
+    ),
+    "The deadline passes before the job is due.": job_facts(
+        waiting(due_at=after(600), deadline_at=after(300))
+    ),
+    "An attempt has failed.": job_facts(retrying()),
+    "The handler has put the job off.": job_facts(
+        retrying(failures=0, error=None),
+        attempts=(attempt_of(replace(queued(), job_id=JOB), AttemptOutcome.SNOOZED),),
+    ),
+    "The deadline passes before the retry.": job_facts(retrying(deadline_at=after(120))),
+    "The job is due now.": job_facts(waiting(due_at=after(-1))),
+    "The queue has not confirmed the dispatch yet.": job_facts(
+        queued(dispatched_at=None, updated_at=after(-1))
+    ),
+    "The dispatch queue was deleted.": queued_in(queues=queue(exists=False)),
+    "The binding of the queue was removed, and the dispatch came back.": job_facts(
+        queued(dispatched_at=None), system(queues=queue(unbound=(DISPATCH,)))
+    ),
+    "The binding by which retries return was removed.": job_facts(
+        retrying(due_at=after(-60)), system(queues=queue(unbound=(RETURN,)))
+    ),
+    "The queue has reached its maximum length, or lost its quorum.": job_facts(
+        queued(dispatched_at=None), refusing_since=after(-180)
+    ),
+    "The queue was purged.": queued_in(queues=queue(waiting=0, consumers=1)),
+    "The request names a queue that no agent has ever served.": job_facts(
+        queued(queue="defualt"), system(queues={"defualt": QueueFacts(waiting=1)})
+    ),
+    "No agent of the queue was ever started.": unserved(agents=()),
+    "The only agent of the queue was killed.": unserved(agents=(silent(),)),
+    "Another job of the queue has ended its agents.": unserved(
+        agents=(silent(),), ending_jobs={"default": ENDING}
+    ),
+    "The agent is frozen, and its connection is still open.": queued_in(agents=(silent(20),)),
+    "The agent drains.": unserved(agents=(agent(draining=True),)),
+    "The agents of the queue have an earlier version without the job type.": queued_in(
+        agents=(agent(job_types=("flights.list",)),)
+    ),
+    "An agent without the job type has returned the attempt.": job_facts(
+        retrying(error=UNKNOWN_TYPE, failures=0), system(agents=(agent(job_types=None),))
+    ),
+    "All slots of the queue's agents are taken.": queued_in(
+        agents=(agent(free_slots={"default": 0}, running=4),)
+    ),
+    "The agents cannot use their ledger.": unserved(
+        agents=(agent(trouble="OperationalError: database is locked"),)
+    ),
+    "The agents may not read their queue, or not report.": unserved(
+        agents=(agent(trouble=refusal("read queue warrener.queue.default", "agent")),)
+    ),
+    "Other jobs are in the queue before it.": job_facts(queued()),
+    "It runs.": job_facts(running()),
+    "Its cancellation was requested, and the handler goes on.": job_facts(
+        running(cancel_reason="wrong file")
+    ),
+    "It runs past its timeout.": job_facts(running(started_at=after(-3700))),
+    "The agent that runs it was killed.": job_facts(running(), system(agents=(silent(30),))),
+    "The agent that runs it was killed a moment ago.": job_facts(
+        running(), system(queues=queue(), agents=(agent(last_seen_at=after(-2)),))
+    ),
+    "It has succeeded.": job_facts(ended(JobState.SUCCEEDED)),
+    "It was cancelled.": job_facts(ended(JobState.CANCELLED, cancel_reason="wrong file")),
+    "Its deadline has passed.": job_facts(ended(JobState.EXPIRED, deadline_at=after(-60))),
+    "Its attempts are used up.": job_facts(dead(5), dead_letter=dead_letter()),
+    "Its attempts are used up, and some were lost with their agents.": job_facts(
+        dead(8, failures=5, losses=3), dead_letter=dead_letter()
+    ),
+    "Its policy does not retry the error.": job_facts(
+        dead(1, policy=JobPolicy(max_attempts=3), error=WRONG_HEADER),
+        dead_letter=dead_letter(reason="WrongHeader is never retried (no_retry_on)"),
+    ),
+    "Its attempts have ended their processes.": job_facts(
+        dead(4, error=KILLED),
+        dead_letter=dead_letter(reason="quarantined as poison: 4 attempts ended with their process"),
+    ),
+    "Its dead letter was redriven.": job_facts(
+        dead(5),
+        dead_letter=dead_letter(state=DeadLetterState.REDRIVEN, redriven_as=NEW),
+        redriven_as=replace(running(), job_id=NEW),
+    ),
+    "Its dead letter was dropped.": job_facts(
+        dead(5), dead_letter=dead_letter(state=DeadLetterState.DROPPED, note="the order was refunded")
+    ),
+    "A schedule is paused.": schedule(
+        schedule_row(paused=True, pause_reason="maintenance"),
+        ticks=(tick(status=TickStatus.SKIPPED, reason="the schedule is paused: maintenance", job_id=None),),
+    ),
+    "The requests of ten ticks in a row were rejected.": schedule(
+        schedule_row(
+            paused=True,
+            pause_reason="the requests of its last 10 ticks were rejected: "
+            "arguments: expected 'path', got none",
+        )
+    ),
+    "A schedule has reached its limit of jobs (`max_runs`).": schedule(
+        schedule_row(choices={"max_runs": 3}, runs=3, next_at=None, wake_at=None)
+    ),
+    "A schedule would start itself in a circle.": schedule(
+        refused=parked(
+            "bad_fields",
+            "expected schedules that do not start each other, got flights.hourly → a → flights.hourly",
+        )
+    ),
+    "A tick was skipped by the overlap policy.": schedule(
+        schedule_row(choices={"overlap": OverlapPolicy.SKIP}),
+        ticks=(held_back(status=TickStatus.SKIPPED),),
+        last_job=replace(running(), job_id=JOB),
+    ),
+    "A tick waits for the end of an earlier job.": schedule(
+        schedule_row(choices={"overlap": OverlapPolicy.QUEUE_ONE}, waiting=1),
+        ticks=(held_back(status=TickStatus.WAITING),),
+        last_job=replace(running(), job_id=JOB),
+    ),
+    "The request of a tick was rejected.": schedule(
+        schedule_row(),
+        ticks=(tick(),),
+        rejected=parked("bad_arguments", "arguments: expected 'path', got none"),
+    ),
+    "A schedule waits for an event.": schedule(
+        schedule_row(rule=EventRule(exchange="shop", key="order.#"), next_at=None, wake_at=None)
+    ),
+    "A tick is overdue.": schedule(schedule_row(next_at=after(-300), wake_at=after(-300))),
+    "A schedule waits for its next tick.": schedule(schedule_row(), ticks=(tick(),)),
+    "A name that no schedule has.": schedule(),
+    "A queue with agents.": QueueSubject(system=system(), name="default", oldest=after(-1)),
+    "A queue with jobs and no consumer.": QueueSubject(
+        system=system(queues=queue(waiting=7), agents=(silent(),)), name="default", oldest=after(-240)
+    ),
+    "An agent with free slots.": AgentSubject(system=system(), row=agent()),
+    "An agent that has drained.": AgentSubject(
+        system=system(agents=(silent(draining=True),)), row=silent(draining=True)
+    ),
+    "A job type with agents.": TypeSubject(system=system(), row=job_type()),
+}
+"""When a cause comes about, and the facts of it. The page has what is explained then."""
+
+
+def explained(when: str) -> Explanation:
+    """What is explained in this case."""
+    found = CASES[when]
+    return found if isinstance(found, Explanation) else explain(found)
+
+
+def table() -> str:
+    """The table of the page."""
+    lines = [
+        "| when | cause | what it says | what is next | on a page | command |",
+        "|---|---|---|---|---|---|",
+    ]
+    for when in CASES:
+        found = explained(when)
+        sign = "✗ " if found.needs_action else ""
+        buttons = ", ".join(
+            f"[{one.label}]" if one.verb else one.label for one in found.suggestions if one.address
+        )
+        commands = ", ".join(f"`{command}`" for command in found.commands)
+        cells = (when, f"{sign}`{found.cause}`", found.line, next_line(found, NOON), buttons, commands)
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def updated(page: str) -> str:
+    """The page with the table of today."""
+    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table()}\n{END}", page, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
