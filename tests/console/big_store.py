@@ -50,23 +50,20 @@ class PastType(NamedTuple):
     message: str
 
 
-TYPES = (
-    PastType(
-        "flights.load", "imports", 24, 4.2, 0.02, "CsvError", "line 17 of {n}.csv: expected 19 fields, got 18"
-    ),
-    PastType("flights.enrich", "imports", 18, 0.9, 0.01, "KeyError", "'carrier'"),
-    PastType("mail.send", "mail", 30, 0.3, 0.015, "SMTPServerDisconnected", "Connection unexpectedly closed"),
-    PastType("mail.digest", "mail", 6, 1.4, 0.005, "TemplateError", "'user' is undefined"),
-    PastType("invoice.render", "documents", 9, 2.6, 0.03, "FontNotFound", "no font 'Inter' on this host"),
-    PastType("invoice.book", "ledger", 5, 0.5, 0.004, "LedgerLocked", "period {n} is closed"),
-    PastType("bank.pay", "ledger", 4, 1.1, 0.06, "bank.Timeout", "no answer within 10 s"),
-    PastType("search.reindex", "search", 3, 38.0, 0.05, "OutOfMemory", "killed at 512 MiB"),
-    PastType(
-        "thumbnails.make", "media", 12, 0.7, 0.02, "UnidentifiedImageError", "cannot identify image file"
-    ),
-    PastType(
-        "reports.nightly", "reports", 1, 95.0, 0.08, "QueryCanceled", "canceling statement due to timeout"
-    ),
+TYPES = tuple(
+    PastType(*each)
+    for each in (
+        ("flights.load", "imports", 24, 4.2, 0.02, "CsvError", "line 17 of {n}.csv: expected 19 fields"),
+        ("flights.enrich", "imports", 18, 0.9, 0.01, "KeyError", "'carrier'"),
+        ("mail.send", "mail", 30, 0.3, 0.015, "SMTPServerDisconnected", "Connection unexpectedly closed"),
+        ("mail.digest", "mail", 6, 1.4, 0.005, "TemplateError", "'user' is undefined"),
+        ("invoice.render", "documents", 9, 2.6, 0.03, "FontNotFound", "no font 'Inter' on this host"),
+        ("invoice.book", "ledger", 5, 0.5, 0.004, "LedgerLocked", "period {n} is closed"),
+        ("bank.pay", "ledger", 4, 1.1, 0.06, "bank.Timeout", "no answer within 10 s"),
+        ("search.reindex", "search", 3, 38.0, 0.05, "OutOfMemory", "killed at 512 MiB"),
+        ("thumbnails.make", "media", 12, 0.7, 0.02, "UnidentifiedImageError", "cannot identify image"),
+        ("reports.nightly", "reports", 1, 95.0, 0.08, "QueryCanceled", "canceled by statement timeout"),
+    )
 )
 _STACK = (
     'Traceback (most recent call last):\n  File "handlers.py", line 41, in handle\n    return work(job)\n'
@@ -104,39 +101,28 @@ async def fill(url: str, jobs: int, *, until: datetime | None = None, seed: int 
     The tables must be those of this version, and empty.
     """
     until = until or datetime.now(UTC)
-    await _fill_around(url, until)
     past = _Past(jobs, until, random.Random(seed))
+    async with opened_store(url) as store:
+        await store.put_job_types([_job_type(one, until) for one in TYPES])
+        await store.put_schedules([_schedule(number, until) for number in range(SCHEDULES)])
     if isinstance(address := parse_address(url), SqliteAddress):
         await asyncio.to_thread(_fill_sqlite, str(address.path), past)
     else:
         await _fill_postgres(url, past)
-    await _fill_statistics(url, past.ended, until)
-
-
-async def _fill_around(url: str, now: datetime) -> None:
-    """Job types and schedules, by the store's ports."""
+    # Statistics, as the supervisor would have made them.
+    last = past.ended[-1]
+    end: dict[str, Any] = {"finished_at": last.finished_at, "job_id": last.job_id, "complete_until": until}
+    buckets, causes = add_to_stored(roll_up(past.ended, _version_of, KnownNames(), until), (), ())
     async with opened_store(url) as store:
-        await store.put_job_types([_job_type(one, now) for one in TYPES])
-        await store.put_schedules([_schedule(number, now) for number in range(SCHEDULES)])
-
-
-async def _fill_statistics(url: str, ended: Sequence[EndedJob], until: datetime) -> None:
-    """Statistics of the jobs in `ended`, as the supervisor would have made them."""
-    last = ended[-1]
-    position = RollupPosition(
-        revision=1, finished_at=last.finished_at, job_id=last.job_id, complete_until=until
-    )
-    buckets, causes = add_to_stored(roll_up(ended, _version_of, KnownNames(), until), (), ())
-    async with opened_store(url) as store:
+        position = RollupPosition(revision=1, **end)
         assert await store.statistics.add_statistics(position, buckets, causes)
         await store.statistics.put_deploys(_deploys(until))
 
 
 def _deploys(until: datetime) -> list[Deploy]:
     """A deploy at the begin of every second day, when `_version_of` changes."""
-    days = [
-        until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=ago) for ago in range(6)
-    ]
+    today = until.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = [today - timedelta(days=ago) for ago in range(6)]
     return [
         Deploy(job_type=one.name, first_seen_at=day, code_version=_version_of(None, day), last_seen_at=until)
         for one in TYPES
@@ -197,18 +183,14 @@ class _Past:
         ran_at = at + timedelta(milliseconds=20)
         over = ran_at + timedelta(seconds=one.seconds * chance.lognormvariate(0, 0.5))
         succeeded = state == "succeeded"
+        arguments = json.dumps({"path": f"2013-{number % 12 + 1:02}.csv", "n": number})
         jobs.append(
             (
-                *(
-                    job_id,
-                    one.name,
-                    one.queue,
-                    json.dumps({"path": f"2013-{number % 12 + 1:02}.csv", "n": number}),
-                ),
-                *("idempotent", _POLICY, "airport", accepted, accepted, "0" * 32, 2 + 2 * failures, state),
-                *(min(failures + 1, 3), failures, 0, agent, "[]", at, ran_at if succeeded else None, over),
-                *('{"rows":31}' if succeeded else None, None if succeeded else error, over),
-                *((ran_at, over) if succeeded else (None, None)),
+                *(job_id, one.name, one.queue, arguments, "idempotent", _POLICY, "airport", accepted),
+                *(accepted, "0" * 32, 2 + 2 * failures, state, min(failures + 1, 3), failures),
+                *(0, agent, "[]", at),
+                *(ran_at if succeeded else None, over, '{"rows":31}' if succeeded else None),
+                *(None if succeeded else error, over, *((ran_at, over) if succeeded else (None, None))),
             )
         )
         if state == "dead":
@@ -217,6 +199,9 @@ class _Past:
             reason = "attempts used up"
             dead.append((job_id, one.name, 3, reason, error, over, _fingerprint(one), resolution))
         if number % max(1, self._jobs // _JOBS_IN_STATISTICS) == 0 or number == self._jobs - 1:
+            death: dict[str, Any] = {}
+            if state == "dead":
+                death = {"fingerprint": _fingerprint(one), "error_type": one.error, "message": one.message}
             self.ended.append(
                 EndedJob(
                     job_id=job_id,
@@ -230,9 +215,7 @@ class _Past:
                     started_at=ran_at,
                     ran_until=over,
                     finished_at=over,
-                    fingerprint=_fingerprint(one) if state == "dead" else "",
-                    error_type=one.error if state == "dead" else "",
-                    message=one.message if state == "dead" else "",
+                    **death,
                 )
             )
         key = (one.name, one.queue, state)
@@ -259,25 +242,17 @@ def _fingerprint(one: PastType) -> str:
 
 def _error_text(one: PastType, number: int) -> str:
     message = one.message.format(n=number % 50)
-    return json.dumps(
-        {
-            "kind": "error",
-            "type": one.error,
-            "message": message,
-            "retryable": True,
-            "stack": _STACK.format(error=one.error, message=message),
-        }
-    )
+    stack = _STACK.format(error=one.error, message=message)
+    error = {"kind": "error", "type": one.error, "message": message, "retryable": True, "stack": stack}
+    return json.dumps(error)
 
 
 def _job_type(one: PastType, now: datetime) -> JobTypeRow:
+    properties = {"path": {"type": "string"}, "n": {"type": "integer"}}
     return job_type_row(
         one.name,
         queue=one.queue,
-        arguments_schema={
-            "type": "object",
-            "properties": {"path": {"type": "string"}, "n": {"type": "integer"}},
-        },
+        arguments_schema={"type": "object", "properties": properties},
         policy=JobPolicy(max_attempts=3),
         description=f"What {one.name} does is said here.",
         announced_by=f"agent-{one.queue}-1",
@@ -295,19 +270,19 @@ def _schedule(number: int, now: datetime) -> ScheduleRow:
         CronRule(expression=f"{number % 60} {number % 24} * * *"),
         IntervalRule(every=timedelta(minutes=5 + number % 50)),
     )
-    one = TYPES[number % len(TYPES)]
+    rule, job_type = rules[number % 3], TYPES[number % len(TYPES)].name
     definition = SchedulePutData(
-        name=schedule_name(number), rule=rules[number % 3], job_type=one.name, arguments={"n": number}
+        name=schedule_name(number), rule=rule, job_type=job_type, arguments={"n": number}
     )
-    ahead = now + timedelta(days=1, minutes=number)
+    ahead, is_paused = now + timedelta(days=1, minutes=number), number % 17 == 5
     return ScheduleRow(
         definition=definition,
         put_at=now - PAST,
         zone_version=database_version(),
-        paused=number % 17 == 5,
+        paused=is_paused,
         next_at=ahead,
         wake_at=ahead,
-        pause_reason="the source is being moved" if number % 17 == 5 else "",
+        pause_reason="the source is being moved" if is_paused else "",
     )
 
 
@@ -319,14 +294,10 @@ def _fill_sqlite(path: str, past: _Past) -> None:
             for table, (columns, rows) in batch.items():
                 marks = ", ".join("?" * len(columns))
                 text = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-                connection.executemany(text, map(_for_sqlite, rows))
+                connection.executemany(text, (tuple(map(_sqlite_value, row)) for row in rows))
             connection.commit()
         connection.execute("ANALYZE")
     connection.close()
-
-
-def _for_sqlite(row: Row) -> Row:
-    return tuple(_sqlite_value(value) for value in row)
 
 
 def _sqlite_value(value: Any) -> Any:

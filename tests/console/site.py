@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -66,53 +66,47 @@ class ServedConsole(NamedTuple):
 
 
 @contextmanager
-def run_console(warren: Warren, *options: str, **environment: str) -> Generator[ServedConsole]:
-    """A console of this system; it has ended afterwards."""
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
-    log = warren.folder / "console.log"
-    settings = warren.settings(free_port()) | environment
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "warrener", "console", "--port", str(port), *options],
-            cwd=warren.folder,
-            env=settings,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-
-    def answers() -> bool:
-        if process.poll() is not None:
-            raise AssertionError(f"the console ended with {process.returncode}:\n{log.read_text()}")
-        try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5):
-                return True
-        except OSError:
-            return False
-
+def _running(command: Sequence[str], **options: Any) -> "Generator[subprocess.Popen[bytes]]":
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
     try:
-        until(answers, "the console to answer")
-        yield ServedConsole(address, process.pid)
+        yield process
     finally:
         process.terminate()
         process.wait(20)
 
 
 @contextmanager
+def run_console(warren: Warren, *options: str, **environment: str) -> Generator[ServedConsole]:
+    """A console of this system; it has ended afterwards."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    log = warren.folder / "console.log"
+    command = [sys.executable, "-m", "warrener", "console", "--port", str(port), *options]
+    settings = warren.settings(free_port()) | environment
+    with (
+        log.open("wb") as out,
+        _running(command, cwd=warren.folder, env=settings, stdout=out, stderr=out) as process,
+    ):
+
+        def answers() -> bool:
+            if process.poll() is not None:
+                raise AssertionError(f"the console ended with {process.returncode}:\n{log.read_text()}")
+            try:
+                with urllib.request.urlopen(f"{address}/health", timeout=5):
+                    return True
+            except OSError:
+                return False
+
+        until(answers, "the console to answer")
+        yield ServedConsole(address, process.pid)
+
+
+@contextmanager
 def keep_requesting(warren: Warren, rate: int = JOBS_PER_SECOND) -> Generator[None]:
     """Jobs are requested at this rate, by a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.console.load", warren.broker_url, str(rate)],
-        cwd=ROOT,
-        env=dict(os.environ),
-        stdin=subprocess.DEVNULL,
-    )
-    try:
+    command = [sys.executable, "-m", "tests.console.load", warren.broker_url, str(rate)]
+    with _running(command, cwd=ROOT, env=dict(os.environ)):
         yield
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def prepare(warren: Warren) -> dict[str, str]:
@@ -147,12 +141,6 @@ def prepare(warren: Warren) -> dict[str, str]:
         client.put_schedules([often])
         done.result(timeout=60)
         retried.result(timeout=60)
-        return {
-            "done": str(done.job_id),
-            "retried": str(retried.job_id),
-            "dead": str(dead.job_id),
-            "running": str(running.job_id),
-            "waiting": str(nowhere.job_id),
-            "schedule": "every-two-seconds",
-            "queue": "imports",
-        }
+    jobs = {"done": done, "retried": retried, "dead": dead, "running": running, "waiting": nowhere}
+    ids = {name: str(job.job_id) for name, job in jobs.items()}
+    return ids | {"schedule": "every-two-seconds", "queue": "imports"}

@@ -1,27 +1,75 @@
-"""What holds of every page: it has no error, weighs little, fits a phone, and axe finds nothing serious."""
+"""What holds of every page: it has no error, weighs little, fits a phone, and axe finds nothing serious. The
+pictures of the docs show each on a desk and on a phone: `make screenshots`."""
 
-from typing import TYPE_CHECKING, Any
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # without stubs
+from PIL import Image
 from tests.console.conftest import NewContext, PageWatch
 from tests.console.site import LiveSite
-from tests.console.visits import VISITS, Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+Colour = tuple[int, tuple[int, int, int, int]]
 MAX_WEIGHT = 200_000  # bytes on the wire of a page with all that it loads
 _WEIGHT = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
     .reduce((sum, one) => sum + one.transferSize, 0)"""
 PHONE: Any = {"width": 390, "height": 844}
 TABLET: Any = {"width": 768, "height": 1024}
+DESKTOP: Any = {"width": 1280, "height": 860}
+FOLDER = os.environ.get("WARRENER_SCREENSHOTS")
+
+
+class Visit(NamedTuple):
+    """A page: its name in file names of pictures, and its path, in which `{dead}` stands for that sample."""
+
+    name: str
+    path: str
+
+
+VISITS = (
+    Visit("overview", "/"),
+    Visit("search", "/search?q=import"),
+    Visit("jobs", "/jobs"),
+    Visit("jobs-dead", "/jobs?state=dead"),
+    Visit("job-done", "/jobs/{done}"),
+    Visit("job-retried", "/jobs/{retried}"),
+    Visit("job-running", "/jobs/{running}"),
+    Visit("job-waiting", "/jobs/{waiting}"),
+    Visit("job-dead", "/jobs/{dead}"),
+    Visit("job-request", "/jobs/new?type=import.rows"),
+    Visit("job-types", "/job-types"),
+    Visit("job-type", "/job-types/flights.load?window=week"),
+    Visit("schedules", "/schedules"),
+    Visit("schedule", "/schedules/{schedule}"),
+    Visit("schedule-edit", "/schedules/{schedule}/edit"),
+    Visit("schedule-new", "/new-schedule"),
+    Visit("backfill", "/schedules/{schedule}/backfill"),
+    Visit("dead-letters", "/dead-letters"),
+    Visit("dead-letter-cause", "/dead-letters/{cause}"),
+    Visit("redrives", "/redrives"),
+    Visit("incidents", "/incidents"),
+    Visit("incident", "/incidents/{incident}"),
+    Visit("agents", "/agents"),
+    Visit("agent", "/agents/{agent}"),
+    Visit("queues", "/queues"),
+    Visit("queue", "/queues/{queue}"),
+    Visit("parked", "/parked"),
+    Visit("breakers", "/breakers"),
+    Visit("audit", "/audit"),
+    Visit("about", "/about"),
+)
 EACH = pytest.mark.parametrize("visit", VISITS, ids=lambda visit: visit.name)
 
 
 def open_visit(page: "Page", visit: Visit, site: LiveSite) -> None:
     """Open the page and wait for its heading: an open stream of changes never lets the network rest."""
-    answer = page.goto(visit.path(site))
+    answer = page.goto(visit.path.format(**site.samples))
     assert answer is not None
     assert answer.status == 200, f"{visit.name}: {answer.status}"
     page.locator("h1").first.wait_for()
@@ -74,3 +122,31 @@ def test_it_is_a_plain_page_without_scripts(visit: Visit, site: LiveSite, new_co
     open_visit(page, visit, site)
     assert page.locator("main").inner_text().strip()
     assert page.get_by_role("link", name="Refresh").count() >= 1
+
+
+@EACH
+@pytest.mark.skipif(not FOLDER, reason="pictures are made by make screenshots")
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_picture_of_the_page(visit: Visit, size: str, site: LiveSite, new_context: NewContext) -> None:
+    is_phone = size == "phone"
+    viewport = PHONE if is_phone else DESKTOP
+    looks = {"color_scheme": "light", "reduced_motion": "reduce", "viewport": viewport}
+    page = new_context(base_url=site.address, **looks, is_mobile=is_phone, has_touch=is_phone).new_page()
+    open_visit(page, visit, site)
+    folder = Path(str(FOLDER))
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = Image.open(BytesIO(page.screenshot(full_page=not is_phone)))
+    with_few_colours(picture.convert("RGB")).save(folder / f"{visit.name}-{size}-light.png", optimize=True)
+    assert picture.width == viewport["width"]
+
+
+def with_few_colours(picture: Image.Image) -> Image.Image:
+    """Reduce to 256 colours, for a third of the size. Each is the most frequent one that it stands for."""
+    few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    index = Image.frombytes("L", few.size, few.tobytes())
+    found = Image.merge("RGBA", (*picture.split(), index)).getcolors(picture.width * picture.height)
+    palette = [0] * 768
+    for _, (red, green, blue, number) in sorted(cast("list[Colour]", found)):
+        palette[3 * number : 3 * number + 3] = red, green, blue
+    few.putpalette(palette)
+    return few

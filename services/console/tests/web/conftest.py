@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,18 @@ from .filled_rooms import Filler
 NO_BROKER = "amqp://guest:guest@127.0.0.1:1/"
 """A port without a listener: an action that needs the broker is refused at once."""
 
-OpenBrowser = Callable[..., httpx.AsyncClient]
+Browser = httpx.AsyncClient
+OpenBrowser = Callable[..., Browser]
 
 
-def browser_on(console: Console, site: Site | None = None, guard: Guard | None = None) -> httpx.AsyncClient:
+def browser_on(console: Console, site: Site | None = None, guard: Guard | None = None) -> Browser:
     """A browser on a console with this site and this guard."""
     app = create_app(console, site or installed_site(), guard or OpenGuard("open"))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765")
 
 
-async def page_of(browser: httpx.AsyncClient, path: str) -> str:
+async def page_of(browser: Browser, path: str) -> str:
     """The text of a page, in which nothing hostile is markup."""
     answer = await browser.get(path)
     assert answer.status_code == 200, answer.text
@@ -44,20 +45,24 @@ async def page_of(browser: httpx.AsyncClient, path: str) -> str:
     return answer.text
 
 
-async def read(browser: httpx.AsyncClient, path: str, **query: Any) -> Any:
+async def read(browser: Browser, path: str, **query: Any) -> Any:
     """The document of the API at this path."""
     answer = await browser.get(f"/api/v1{path}", params=query or None)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
+def without_broker(store_url: str, folder: Path) -> AbstractAsyncContextManager[Console]:
+    """Opens a console on this store; its broker is away."""
+    ledger = f"sqlite:///{folder}/ledger.db"
+    endpoints = ResolvedEndpoints(NO_BROKER, store_url, ledger, from_up=False)
+    return open_console(endpoints, ConsoleSettings())
+
+
 @pytest.fixture
 async def console(sqlite_store_url: str, tmp_path: Path) -> AsyncIterator[Console]:
     """A console whose store is empty and whose broker is away."""
-    endpoints = ResolvedEndpoints(
-        NO_BROKER, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db", from_up=False
-    )
-    async with open_console(endpoints, ConsoleSettings()) as opened:
+    async with without_broker(sqlite_store_url, tmp_path) as opened:
         yield opened
 
 
@@ -66,7 +71,7 @@ async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
     """Opens a browser on a console with this site and this guard."""
     async with AsyncExitStack() as opened:
 
-        def browser(site: Site | None = None, guard: Guard | None = None) -> httpx.AsyncClient:
+        def browser(site: Site | None = None, guard: Guard | None = None) -> Browser:
             client = browser_on(console, site, guard)
             opened.push_async_callback(client.aclose)
             return client
@@ -75,7 +80,7 @@ async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
 
 
 @pytest.fixture
-def browser(open_browser: OpenBrowser) -> httpx.AsyncClient:
+def browser(open_browser: OpenBrowser) -> Browser:
     """A browser on the console as it is installed."""
     return open_browser()
 
@@ -101,9 +106,7 @@ def fill_copy(empty: Path, folder: Path, fill: Fill) -> Path:
 @asynccontextmanager
 async def open_copy(template: Path, folder: Path) -> AsyncGenerator[Console]:
     """Opens a console on a copy of a filled store, whose agents have just announced themselves again."""
-    url = f"sqlite:///{shutil.copy(template, folder / 'state.db')}"
-    endpoints = ResolvedEndpoints(NO_BROKER, url, f"sqlite:///{folder}/ledger.db", from_up=False)
-    async with open_console(endpoints, ConsoleSettings()) as opened:
+    async with without_broker(f"sqlite:///{shutil.copy(template, folder / 'state.db')}", folder) as opened:
         await Filler(opened.store, await opened.now()).put_agents()
         yield opened
 
@@ -111,9 +114,8 @@ async def open_copy(template: Path, folder: Path) -> AsyncGenerator[Console]:
 @pytest.fixture(scope="session")
 def filled_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with content, to copy."""
-    return fill_copy(
-        sqlite_template, tmp_path_factory.mktemp("filled"), lambda store, now: Filler(store, now).fill()
-    )
+    folder = tmp_path_factory.mktemp("filled")
+    return fill_copy(sqlite_template, folder, lambda store, now: Filler(store, now).fill())
 
 
 @pytest.fixture
@@ -124,7 +126,7 @@ async def filled_console(filled_template: Path, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.fixture
-async def rooms(filled_console: Console) -> AsyncIterator[httpx.AsyncClient]:
+async def rooms(filled_console: Console) -> AsyncIterator[Browser]:
     """A browser on a console whose store has content."""
     async with browser_on(filled_console) as client:
         yield client

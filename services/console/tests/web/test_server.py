@@ -22,27 +22,16 @@ from warrener.web.listener import bind_near
 
 @contextmanager
 def served(
-    folder: Path, store_url: str, *words: str, tokens: Path | None = None, max_files: int | None = None
+    folder: Path, store_url: str, *, tokens: Path | None = None, max_files: int | None = None
 ) -> "Generator[tuple[subprocess.Popen[str], int]]":
     """A console of its own, and its port."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("WARRENER_")}
     if tokens is not None:
         environment["WARRENER_CONSOLE_TOKENS_FILE"] = str(tokens)
     limit = () if max_files is None else ("prlimit", f"--nofile={max_files}:{max_files}")
-    command = [
-        *limit,
-        sys.executable,
-        "-m",
-        "warrener",
-        "console",
-        "--store",
-        store_url,
-        "--broker",
-        NO_BROKER,
-    ]
-    process = subprocess.Popen(
-        [*command, "--port", "0", *words], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-    )
+    words = ("console", "--store", store_url, "--broker", NO_BROKER, "--port", "0")
+    command = [*limit, sys.executable, "-m", "warrener", *words]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         found = re.fullmatch(r"console at http://127\.0\.0\.1:(\d+)/\n", process.stdout.readline())
@@ -54,12 +43,29 @@ def served(
         process.stdout.close()
 
 
+def get(
+    closing: ExitStack, port: int, path: str = "/about", source: str = "127.0.0.1", **headers: str
+) -> http.client.HTTPResponse:
+    """The answer of the console to this request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(source, 0))
+    closing.callback(connection.close)
+    connection.request("GET", path, headers=headers)
+    return connection.getresponse()
+
+
+def send_many(closing: ExitStack, port: int, request: bytes) -> list[socket.socket]:
+    """More connections than a console of 400 files can have open, each with this much of a request."""
+    made: list[socket.socket] = []
+    for _ in range(600):
+        made.append(closing.enter_context(socket.create_connection(("127.0.0.1", port))))
+        with suppress(ConnectionError):
+            made[-1].sendall(request)
+    return made
+
+
 def test_a_console_ends_in_order_with_open_streams(tmp_path: Path, sqlite_store_url: str) -> None:
     with served(tmp_path, sqlite_store_url) as (process, port), ExitStack() as closing:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        closing.callback(connection.close)
-        connection.request("GET", "/live?page=/about")
-        stream = connection.getresponse()
+        stream = get(closing, port, "/live?page=/about")
         assert stream.getheader("content-type") == "text/event-stream; charset=utf-8"
         lines: list[bytes] = []
         while b"About this console" not in (lines or [b""])[-1]:
@@ -72,15 +78,9 @@ def test_a_console_ends_in_order_with_open_streams(tmp_path: Path, sqlite_store_
 
 def test_half_sent_requests_keep_no_reader_out(tmp_path: Path, sqlite_store_url: str) -> None:
     with served(tmp_path, sqlite_store_url, max_files=400) as (_, port), ExitStack() as closing:
-        half_sent = [closing.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(600)]
-        for one in half_sent:
-            with suppress(ConnectionError):
-                one.sendall(b"GET /about HTTP/1.1\r\nHost: ")
+        half_sent = send_many(closing, port, b"GET /about HTTP/1.1\r\nHost: ")
         for source in ("127.0.0.1", "127.0.0.2"):
-            reader = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(source, 0))
-            closing.callback(reader.close)
-            reader.request("GET", "/about")
-            answer = reader.getresponse()
+            answer = get(closing, port, source=source)
             assert (answer.status, b"About this console" in answer.read()) == (200, True)
         for one in half_sent:  # the newest too, once the time for headers is over
             one.settimeout(60)
@@ -90,23 +90,30 @@ def test_half_sent_requests_keep_no_reader_out(tmp_path: Path, sqlite_store_url:
 
 def test_event_streams_keep_no_reader_out(tmp_path: Path, sqlite_store_url: str) -> None:
     with served(tmp_path, sqlite_store_url, max_files=400) as (_, port), ExitStack() as closing:
-        for _number in range(600):
-            one = closing.enter_context(socket.create_connection(("127.0.0.1", port)))
-            with suppress(ConnectionError):
-                one.sendall(b"GET /live?page=/about HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        reader = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        closing.callback(reader.close)
-        reader.request("GET", "/about")
-        assert reader.getresponse().status == 200
+        send_many(closing, port, b"GET /live?page=/about HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert get(closing, port).status == 200
 
 
-def test_a_port_in_use_is_named(run: Run, sqlite_store_url: str) -> None:
+def test_an_address_that_cannot_be_served_is_named(
+    run: Run, sqlite_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal(*words: str) -> str:
+        result = run("console", *words, "--store", sqlite_store_url, "--broker", NO_BROKER)
+        assert result.exit_code == 2
+        return " ".join(result.output.split())
+
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        result = run("console", "--port", str(port), "--store", sqlite_store_url, "--broker", NO_BROKER)
-    assert result.exit_code == 2
-    assert f"expected a free port {port} on 127.0.0.1, got one in use" in result.output
-    assert "--port" in result.output
+        port = str(taken.getsockname()[1])
+        in_use = refusal("--port", port)
+    assert f"expected a free port {port} on 127.0.0.1, got one in use" in in_use
+    assert "--port" in in_use
+    for host in ("0.0.0.0", "192.0.2.1", "::"):
+        without_tokens = refusal("--host", host)
+        assert f"expected tokens or OpenID Connect for a console on {host}, got neither" in without_tokens
+        assert "warrener console token NAME --role admin --file FILE" in without_tokens
+    _, token = make_token("ada", Role.ADMIN)
+    monkeypatch.setenv("WARRENER_CONSOLE_TOKENS", token.line)
+    assert "expected an address of this machine" in refusal("--host", "192.0.2.1")
 
 
 def test_up_takes_the_next_free_port() -> None:
@@ -114,25 +121,6 @@ def test_up_takes_the_next_free_port() -> None:
         port = taken.getsockname()[1]
         with bind_near("127.0.0.1", port) as found:
             assert found.getsockname()[1] != port
-
-
-def test_an_address_of_another_machine_is_refused(
-    run: Run, sqlite_store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, token = make_token("ada", Role.ADMIN)
-    monkeypatch.setenv("WARRENER_CONSOLE_TOKENS", token.line)
-    result = run("console", "--host", "192.0.2.1", "--store", sqlite_store_url, "--broker", NO_BROKER)
-    assert result.exit_code == 2
-    assert "expected an address of this machine" in result.output
-
-
-def test_a_console_for_others_does_not_start_without_tokens(run: Run, sqlite_store_url: str) -> None:
-    for host in ("0.0.0.0", "192.0.2.1", "::"):
-        result = run("console", "--host", host, "--store", sqlite_store_url, "--broker", NO_BROKER)
-        assert result.exit_code == 2
-        output = " ".join(result.output.split())
-        assert f"expected tokens or OpenID Connect for a console on {host}, got neither" in output
-        assert "warrener console token NAME --role admin --file FILE" in output
 
 
 def test_a_token_is_made_and_opens_the_console(run: Run, tmp_path: Path, sqlite_store_url: str) -> None:
@@ -146,11 +134,8 @@ def test_a_token_is_made_and_opens_the_console(run: Run, tmp_path: Path, sqlite_
     assert (again.exit_code, "expected a name that" in again.output) == (2, True)
     wrong = run("console", "token", "grace", "--role", "root")
     assert (wrong.exit_code, "expected a role of viewer, operator, admin" in wrong.output) == (2, True)
-    with served(tmp_path, sqlite_store_url, tokens=file) as (_, port):
-        for header, status in (({}, 303), ({"Authorization": f"Bearer {secret}"}, 200)):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("GET", "/about", headers=header)
-            assert connection.getresponse().status == status
-            connection.close()
+    with served(tmp_path, sqlite_store_url, tokens=file) as (_, port), ExitStack() as closing:
+        assert get(closing, port).status == 303
+        assert get(closing, port, Authorization=f"Bearer {secret}").status == 200
     secret_file = tmp_path / ".warrener" / "console.secret"
     assert secret_file.stat().st_mode & 0o777 == 0o600

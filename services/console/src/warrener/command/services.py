@@ -236,7 +236,7 @@ def console(
     if ctx.invoked_subcommand is not None:
         return
     _require_console()
-    from warrener.web.access.setup import check_access
+    from warrener.web.access.settings import check_access
     from warrener.web.listener import address_of, bind
     from warrener.web.server import load_settings, serve_console
 

@@ -4,10 +4,11 @@ import socket
 import sys
 from argparse import ArgumentParser
 
+from warrener.context import ResolvedEndpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.web.access.setup import check_access
+from warrener.web.access.settings import check_access
 from warrener.web.listener import bind
-from warrener.web.server import endpoints_of, load_settings, serve_console
+from warrener.web.server import load_settings, serve_console
 
 
 def main() -> int:
@@ -25,7 +26,15 @@ def main() -> int:
     except CommandError as error:
         print(f"warrener-console cannot start: {error}", file=sys.stderr)
         return ExitCode.USAGE
-    return serve_console(listener, endpoints_of(settings), settings)
+    endpoints = ResolvedEndpoints(
+        settings.broker_url,
+        settings.store_url,
+        settings.ledger_url,
+        from_up=False,
+        management_url=settings.management_url,
+        namespace=settings.namespace,
+    )
+    return serve_console(listener, endpoints, settings)
 
 
 if __name__ == "__main__":

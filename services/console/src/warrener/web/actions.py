@@ -51,9 +51,8 @@ class ActionServer:
             token = fields.pop("csrf_token", None) or request.headers.get("X-CSRF-Token")
             await self._check(action, request, token if isinstance(token, str) else None)
             try:
-                body = action.body.model_validate(
-                    {name: value for name, value in fields.items() if value != ""}
-                )
+                given = {name: value for name, value in fields.items() if value != ""}
+                body = action.body.model_validate(given)
             except ValidationError as error:
                 wrong = "; ".join(map(field_problem, error.errors(include_url=False)))
                 outcome = Outcome(accepted=False, sentence=f"refused: {wrong}")
@@ -81,7 +80,6 @@ class ActionServer:
         return response
 
     def router(self, site: Site) -> APIRouter:
-        """Make the API routes of all actions."""
         router = APIRouter(tags=["actions"])
         for action in site.actions.values():
             router.add_api_route(
@@ -108,9 +106,8 @@ class ActionServer:
     def _json_endpoint(self, action: Action) -> Callable[..., Awaitable[Response]]:
         async def submit(request: Request, body: ActionBody, **_: str) -> Response:
             outcome = await self._perform(action, request, body)
-            answer = OutcomeBody(
-                accepted=outcome.accepted, sentence=outcome.sentence, details=dict(outcome.details)
-            )
+            fields: dict[str, Any] = {"accepted": outcome.accepted, "sentence": outcome.sentence}
+            answer = OutcomeBody(**fields, details=dict(outcome.details))
             return JSONResponse(answer.model_dump(mode="json"), 200 if outcome.accepted else 409)
 
         kinds = {"request": Request, "body": Annotated[action.body, Body()]}
@@ -132,8 +129,6 @@ class ActionServer:
         record_id = await self._record(action, request, principal, subject, "")
         await self._complete(record_id, AuditOutcome.FORBIDDEN, sentence)
         raise AccessRefused(sentence)
-
-    # -- performance and audit -------------------------------------------------------------------------------
 
     async def _perform(self, action: Action, request: Request, body: ActionBody) -> Outcome:
         """Perform an action. It is recorded before it is tried, and again when its end is known."""

@@ -1,10 +1,9 @@
 """The application: every page, action and API route of the site behind the guard."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
@@ -21,8 +20,7 @@ from warrener.operations.roles import Principal, describe_lack
 from warrener.options import field_problem
 from warrener.web.access.guard import AccessRefused, Guard, identify
 from warrener.web.access.login import LoginPages
-from warrener.web.access.middleware import RequestLimits, SecureHeaders
-from warrener.web.access.problems import ProblemResponse
+from warrener.web.access.middleware import ProblemResponse, RequestLimits, SecureHeaders
 from warrener.web.access.sessions import SessionGuard
 from warrener.web.actions import ActionServer
 from warrener.web.console import Console
@@ -116,24 +114,20 @@ class SiteServer:
         )
 
     async def identify(self, request: Request) -> Principal:
-        """Find the principal of a request. Raises AccessRefused."""
         return await identify(self._guard, request)
 
     async def reader(self, request: Request) -> Reader:
         """The reader of a request: principal, zone and theme."""
         principal = await self.identify(request)
-        return Reader(principal, zone_of(request), theme_of(request.cookies), self._guard.csrf_token(request))
-
-    # -- pages -----------------------------------------------------------------------------------------------
+        return Reader(
+            principal, _zone_of(request), theme_of(request.cookies), self._guard.csrf_token(request)
+        )
 
     def page_endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        """Make the handler of a page."""
 
         async def show(request: Request) -> Response:
-            reader = await self.reader(request)
-            wanted = await self.page_request(
-                page, reader, url_of(request), request.path_params, request.query_params
-            )
+            reader, path = await self.reader(request), request.path_params
+            wanted = await self.page_request(page, reader, _url_of(request), path, request.query_params)
             view = await page.view(wanted)
             notice = Notice.decode(request.cookies.get(NOTICE_COOKIE, ""))
             headers = {"Cache-Control": "no-store", "Vary": "HX-Request"}
@@ -169,7 +163,7 @@ class SiteServer:
             raise NothingFound("expected the path of a page in the parameter page, got another")
         _check_role(principal, found[0])
         try:
-            key = LiveKey(url, principal.role, zone_of(request).key)
+            key = LiveKey(url, principal.role, _zone_of(request).key)
             return EventStream(self.hub, key, principal.name, partial(self._is_still, principal, request))
         except TooManyViewers as error:
             return Response(f"{error}; this page refreshes by itself", 503, media_type="text/plain")
@@ -204,8 +198,6 @@ class SiteServer:
             refresh=view.refresh or page.refresh,
         )
 
-    # -- errors ----------------------------------------------------------------------------------------------
-
     async def answer_error(self, request: Request, error: Exception) -> Response:
         """Answer an error as a page, as a notice, or as JSON."""
         if isinstance(error, AccessRefused) and error.answer is not None:
@@ -217,25 +209,28 @@ class SiteServer:
             log.error("A request failed.", action="console.failed", path=request.url.path, exc_info=error)
         if request.url.path.startswith(f"{API_PREFIX}/"):
             return ProblemResponse(problem.status, problem.sentence, problem.what_to_do)
-        if request.method == "POST" and request.headers.get("HX-Request") == "true":
-            return HTMLResponse(
-                self.renderer.notice(Notice(problem.sentence, accepted=False)), problem.status
-            )
+        is_part = request.headers.get("HX-Request") == "true"
+        if request.method == "POST" and is_part:
+            notice = Notice(problem.sentence, accepted=False)
+            return HTMLResponse(self.renderer.notice(notice), problem.status)
         try:
             reader = await self.reader(request)
         except AccessRefused:
             return Response(problem.sentence, problem.status, media_type="text/plain")
         wanted = PageRequest(
-            console=self.console, reader=reader, now=datetime.now(UTC), url=url_of(request), path={}, query={}
+            console=self.console,
+            reader=reader,
+            now=datetime.now(UTC),
+            url=_url_of(request),
+            path={},
+            query={},
         )
         view = View(problem.title, {"problem": problem})
-        is_part = request.headers.get("HX-Request") == "true"
         render = self.renderer.content if is_part else self.renderer.page
         return HTMLResponse(render(wanted, None, view), problem.status)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """An error as its reader sees it."""
 
     status: int
@@ -262,8 +257,9 @@ def _describe(error: Exception) -> Problem:
         case _ if failures := [error] if isinstance(error, CommandError) else find_failures(error):
             problem = Problem(503, "Not reachable", failures[-1].sentence, failures[-1].do or "")
         case _:
-            sentence = "An error of the console; its log has it."
-            problem = Problem(500, "This page failed", sentence, "Try again.")
+            problem = Problem(
+                500, "This page failed", "An error of the console; its log has it.", "Try again."
+            )
     return problem
 
 
@@ -272,16 +268,12 @@ def _check_role(principal: Principal, page: Page) -> None:
         raise AccessRefused(describe_lack(principal, page.role, f"the page {page.section}"))
 
 
-# -- requests ------------------------------------------------------------------------------------------------
-
-
-def url_of(request: Request) -> str:
-    """Path and query of a request."""
+def _url_of(request: Request) -> str:
     query = request.url.query
     return f"{request.url.path}?{query}" if query else request.url.path
 
 
-def zone_of(request: Request) -> ZoneInfo:
+def _zone_of(request: Request) -> ZoneInfo:
     """The reader's zone by its cookie; UTC without."""
     name = request.cookies.get("zone", "")
     try:

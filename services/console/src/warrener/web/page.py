@@ -43,7 +43,6 @@ class PageRequest:
 
     @property
     def zone(self) -> ZoneInfo:
-        """The zone of the reader."""
         return self.reader.zone
 
     def read(self, model: type[Q]) -> Q:
@@ -96,7 +95,6 @@ class Page:
     refresh: float | None
 
     def topics_of(self, request: PageRequest) -> Collection[str]:
-        """The topics of one request."""
         if callable(self.topics):
             return self.topics(request)
         return [topic.format(**request.path) for topic in self.topics]
@@ -118,16 +116,8 @@ def page(
 
     def make(view: ShowPage) -> Page:
         template = getattr(view, "__name__", "").removeprefix("show_")
-        named = name or template.replace("_", "-")
-        return Page(
-            name=named,
-            path=path,
-            section=section or path.split("/")[1] or named,
-            template=template,
-            view=view,
-            topics=topics,
-            role=role,
-            refresh=refresh,
-        )
+        known, shown = name or template.replace("_", "-"), section or path.split("/")[1]
+        where = {"name": known, "path": path, "section": shown or known, "template": template}
+        return Page(**where, view=view, topics=topics, role=role, refresh=refresh)
 
     return make

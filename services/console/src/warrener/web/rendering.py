@@ -6,14 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlencode
-from uuid import UUID
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
+from warrener.operations.audit import OUTCOME_TONES as AUDIT_TONES
+from warrener.operations.dead_letters import DEAD_LETTERS
 from warrener.operations.masking import Masker
+from warrener.operations.redrives import REDRIVES
 from warrener.render.jobs import OUTCOME_TONES
 from warrener.render.times import MOMENT, brief, span, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
@@ -21,12 +24,20 @@ from warrener.web.page import Page, PageRequest, Theme, View
 from warrener.web.site import NAVIGATION, Site
 from warrener.web.static_files import static_url
 from warrener_contracts.state_machine import JobState
+from warrener_store.audit.rows import AuditOutcome
+from warrener_store.dead_letters.rows import DeadLetterState, RedriveState
 from warrener_store.jobs.rows import AttemptOutcome
 
 NOTICE_COOKIE = "warrener_notice"
 _MAX_NOTICE = 1500  # characters; browsers store 4096 bytes a cookie
 _MAX_JSON = 16_000  # characters of one document on a page
 _NOTHING = "\N{EN DASH}"
+_TONES: Mapping[type, Mapping[Any, Tone]] = {
+    AttemptOutcome: OUTCOME_TONES,
+    AuditOutcome: AUDIT_TONES,
+    DeadLetterState: DEAD_LETTERS.tones,
+    RedriveState: REDRIVES.tones,
+}
 _OUTCOME_SIGNS = {Tone.GOOD: "●", Tone.ERROR: "✗", Tone.WARNING: "▲", Tone.LIVE: "◐", Tone.SOFT: "○"}
 
 
@@ -71,25 +82,19 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-
-        def write_json(value: Any) -> str:
-            return _as_json(masker.value(value))
-
-        filters: dict[str, Any] = {
+        filters = {
             "brief": _brief,
-            "as_json": write_json,
             "masked": masker.text,
-            "count": count,
+            "count": _count,
+            "as_json": partial(_as_json, masker),
         }
-        for name, body in filters.items():
-            self._environment.filters[name] = body
-        variables = cast(
-            "dict[str, Any]", self._environment.globals
-        )  # its type knows the built-in ones alone
+        self._environment.filters.update(filters)
+        # Its type knows the built-in ones alone.
+        variables = cast("dict[str, Any]", self._environment.globals)
         variables |= {"static": static_url, "url_for": site.url_for, "badge_of": badge_of}
+        variables |= {"with_query": _with_query, "needs_reason": self._needs_reason}
 
     def page(self, request: PageRequest, page: Page | None, view: View, notice: Notice | None = None) -> str:
-        """Render a whole page."""
         return self._render("layout.html", request, page, view, notice)
 
     def content(self, request: PageRequest, page: Page | None, view: View) -> str:
@@ -101,7 +106,6 @@ class Renderer:
         return self._environment.get_template(template).render(variables)
 
     def notice(self, notice: Notice) -> str:
-        """Render a notice alone."""
         return self._environment.get_template("parts/notice.html").render(notice=notice)
 
     def _render(
@@ -119,25 +123,17 @@ class Renderer:
         template = self._environment.get_template(f"pages/{page.template if page else 'problem'}.html")
         return template.render({**variables, **view.context, "ui": macros})
 
+    def _needs_reason(self, action: str) -> bool:
+        return self._site.actions[action].needs_reason
+
     def _variables(self, request: PageRequest) -> dict[str, Any]:
         reader, now = request.reader, request.now
         site, role = self._site, reader.principal.role
 
+        absolute = partial(time_in_zone, now=now, zone=reader.zone)
+
         def may(action: str) -> bool:
-            found = site.actions.get(action)
-            return found is not None and role.allows(found.role)
-
-        def needs_reason(action: str) -> bool:
-            return site.actions[action].needs_reason
-
-        def may_open(name: str) -> bool:
-            return name in site.pages and role.allows(site.pages[name].role)
-
-        def relative(moment: datetime) -> str:
-            return relative_words(moment, now)
-
-        def absolute(moment: datetime) -> str:
-            return time_in_zone(moment, now, reader.zone)
+            return action in site.actions and role.allows(site.actions[action].role)
 
         def local_times(text: str) -> str:
             return MOMENT.sub(lambda found: absolute(datetime.fromisoformat(found.group())), text)
@@ -151,27 +147,26 @@ class Renderer:
             "csrf_token": reader.csrf_token,
             "now": now,
             "may": may,
-            "needs_reason": needs_reason,
-            "relative": relative,
+            "relative": partial(relative_words, now=now),
             "absolute": absolute,
             "local_times": local_times,
-            "with_query": _with_query,
-            "navigation": [entry for entry in NAVIGATION if may_open(entry.section)],
+            "navigation": [
+                entry
+                for entry in NAVIGATION
+                if entry.section in site.pages and role.allows(site.pages[entry.section].role)
+            ],
         }
 
 
-def badge_of(state: Any) -> tuple[str, str, str]:
-    """Sign, word and tone of a state of a job, an outcome of an attempt, or a pair (word, tone)."""
-    if isinstance(state, JobState):
-        sign, tone = STATE_SIGNS[state]
-        return sign, state.value, tone.value
-    if isinstance(state, AttemptOutcome):
-        tone = OUTCOME_TONES[state]
-        return _OUTCOME_SIGNS[tone], state.value.replace("_", " "), tone.value
-    if isinstance(state, str) and state in {each.value for each in JobState}:
-        return badge_of(JobState(state))
-    word, tone = (state, Tone.SOFT) if isinstance(state, str) else (state[0], Tone(state[1]))
-    return _OUTCOME_SIGNS[tone], str(word).replace("_", " "), tone.value
+def badge_of(state: str | tuple[str, str]) -> tuple[str, str, str]:
+    """Sign, word and tone of a state, an outcome, or a pair (word, tone)."""
+    word, tone = (state, "soft") if isinstance(state, str) else state
+    if (tones := _TONES.get(type(state))) is not None:
+        tone = tones[state].value
+    elif word is state and word in set(JobState):
+        sign, tone_of_state = STATE_SIGNS[JobState(word)]
+        return sign, str(word), tone_of_state.value
+    return _OUTCOME_SIGNS[Tone(tone)], str(word).replace("_", " "), Tone(tone).value
 
 
 def relative_words(moment: datetime, now: datetime) -> str:
@@ -184,7 +179,7 @@ def relative_words(moment: datetime, now: datetime) -> str:
     return f"{length} ago" if gone > timedelta(0) else f"in {length}"
 
 
-def count(number: float | None) -> str:
+def _count(number: float | None) -> str:
     """A number with thin spaces between its thousands."""
     return _NOTHING if number is None else f"{number:,}".replace(",", "\u202f")
 
@@ -195,23 +190,17 @@ def _brief(length: timedelta | float | None) -> str:
     return brief(length if isinstance(length, timedelta) else timedelta(seconds=length))
 
 
-def _as_json(value: Any) -> str:
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+def _as_json(masker: Masker, value: Any) -> str:
+    text = json.dumps(masker.value(value), indent=2, ensure_ascii=False, default=_plain)
     if len(text) <= _MAX_JSON:
         return text
     return f"{text[:_MAX_JSON]}\n… {len(text):,} characters in all; the API has them"
 
 
 def _plain(value: Any) -> Any:
-    match value:
-        case datetime():
-            return value.astimezone(UTC).isoformat()
-        case UUID():
-            return str(value)
-        case BaseModel():
-            return value.model_dump(mode="json")
-        case _:
-            return str(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def _with_query(query: Mapping[str, str], **changes: str | None) -> str:

@@ -1,21 +1,23 @@
-"""The server of the console: its socket, uvicorn as a component, and all parts from start to stop."""
+"""The server of the console: uvicorn as a component, its connections, and all parts from start to stop."""
 
 import asyncio
-import contextlib
 import gc
+import resource
 import socket
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address, ip_network
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from warrener.context import ResolvedEndpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.web.access.sessions import SessionGuard
-from warrener.web.access.setup import build_guard
+from warrener.web.access.origins import network_of
+from warrener.web.access.sessions import SessionGuard, build_guard
 from warrener.web.app import create_app
-from warrener.web.connections import ConnectionLimits, bounded_protocol
 from warrener.web.console import Console
 from warrener.web.live.event_consumer import EventConsumer
 from warrener.web.live.hub import Hub
@@ -37,18 +39,6 @@ def load_settings(**overrides: object) -> ConsoleSettings:
         return load(ConsoleSettings, **overrides)
     except SettingsError as error:
         raise CommandError(str(error), code=ExitCode.USAGE) from error
-
-
-def endpoints_of(settings: ConsoleSettings) -> ResolvedEndpoints:
-    """The endpoints of the settings alone."""
-    return ResolvedEndpoints(
-        settings.broker_url,
-        settings.store_url,
-        settings.ledger_url,
-        from_up=False,
-        management_url=settings.management_url,
-        namespace=settings.namespace,
-    )
 
 
 def serve_console(listener: socket.socket, endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> int:
@@ -86,11 +76,8 @@ async def _nothing() -> None:
 class WebServer(ManagedComponent):
     """Serves the application by uvicorn. A drain ends the streams first: they never end by themselves."""
 
-    def __init__(
-        self, app: FastAPI, listener: socket.socket, hub: Hub, settings: ConsoleSettings | None = None
-    ) -> None:
+    def __init__(self, app: FastAPI, listener: socket.socket, hub: Hub, settings: ConsoleSettings) -> None:
         super().__init__("web server")
-        settings = settings or ConsoleSettings()
         trusted_proxies = settings.console_trusted_proxies
         limits = ConnectionLimits(
             settings.console_connection_limit, settings.console_address_connection_limit, trusted_proxies
@@ -99,7 +86,7 @@ class WebServer(ManagedComponent):
         self._server = QuietServer(
             uvicorn.Config(
                 app,
-                http=bounded_protocol(limits),
+                http=type("ServedConnection", (BoundedProtocol,), {"limits": limits}),
                 limit_concurrency=2 * limits.limit,  # those that were closed count for a moment
                 log_config=None,
                 access_log=False,
@@ -131,7 +118,7 @@ class WebServer(ManagedComponent):
         if self._serving is not None:
             await asyncio.wait({self._serving}, timeout=_CLOSE_TIMEOUT)
             await cancel(self._serving)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._listener.close()
 
 
@@ -151,3 +138,114 @@ class QuietServer(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         """Capture none."""
         yield
+
+
+# -- connections -------------------------------------------------------------------------------------------
+
+_HEADERS_TIMEOUT = 10.0
+"""Seconds from the first byte of a request, or the connection, to the end of its headers."""
+_OTHER_FILES = 200  # of the process: static files, the store, the broker, the log
+
+
+class ConnectionLimits:
+    """Counts the open connections of a server: their number, and that of one address.
+
+    A connection without a request costs a sender nothing and the console a file. So a new one takes the place
+    of the oldest without a request, of its own address if that has its share; requests in progress stay.
+    """
+
+    def __init__(self, limit: int, address_limit: int, shared: Iterable[str] = ()) -> None:
+        """`shared`: addresses of proxies, which have no share of their own but the whole."""
+        self.limit = min(limit, _files() - _OTHER_FILES)
+        self._address_limit = min(address_limit, self.limit)
+        self._shared = tuple(shared)
+        self._open: dict[BoundedProtocol, str] = {}  # in the order of their beginnings
+
+    def admit(self, connection: "BoundedProtocol", address: str) -> bool:
+        """True if the connection may stay; room is made among those without a request."""
+        network = network_of(address)
+        own = [one for one, other in self._open.items() if other == network]
+        is_over = len(own) >= self._address_limit and not self._is_shared(address)
+        if is_over and not _close_idle(own):
+            return False
+        if len(self._open) >= self.limit and not _close_idle(list(self._open)):
+            return False
+        self._open[connection] = network
+        return True
+
+    def _is_shared(self, address: str) -> bool:
+        with suppress(ValueError):
+            found = ip_address(address)
+            return any(one == "*" or found in ip_network(one, strict=False) for one in self._shared)
+        return False
+
+    def forget(self, connection: "BoundedProtocol") -> None:
+        self._open.pop(connection, None)
+
+
+def _close_idle(connections: Iterable["BoundedProtocol"]) -> bool:
+    """Close the oldest of these that has no request in progress; False if all have."""
+    idle = next((one for one in connections if one.is_idle), None)
+    if idle is not None:
+        idle.abort()
+    return idle is not None
+
+
+def _files() -> int:
+    """The files that this process may open, after its soft limit was raised to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft, 2 * _OTHER_FILES)
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection of a browser. A subclass for each server names its limits."""
+
+    limits: ConnectionLimits
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._headers_due: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is in progress: its headers have not arrived, or its answer is complete."""
+        return not self.cycle or self.cycle.response_complete
+
+    def abort(self) -> None:
+        self.limits.forget(self)
+        self.transport.abort()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        if self.limits.admit(self, self.client[0] if self.client else ""):
+            self._await_headers()
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.is_idle:
+            self._stop_waiting()
+        elif self._headers_due is None and not self.transport.is_closing():
+            self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self.limits.forget(self)
+        super().connection_lost(exc)
+
+    def _await_headers(self) -> None:
+        self._headers_due = self.loop.call_later(_HEADERS_TIMEOUT, self._end_if_idle)
+
+    def _stop_waiting(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+    def _end_if_idle(self) -> None:
+        self._headers_due = None
+        if self.is_idle:
+            self.abort()

@@ -7,7 +7,7 @@ from importlib import import_module
 from inspect import getdoc
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query
@@ -41,8 +41,7 @@ NOUNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NavigationEntry:
+class NavigationEntry(NamedTuple):
     """An entry of the navigation. `key`: pressed after `g`, it opens the section. Groups stand apart."""
 
     section: str
@@ -80,12 +79,10 @@ class Action:
 
     @property
     def role(self) -> Role:
-        """The role of those who may send it."""
         return self.verb.role
 
     @property
     def body(self) -> type[ActionBody]:
-        """Its fields."""
         return self.verb.body
 
     @property
@@ -105,18 +102,12 @@ class Site:
         self.routers = tuple(routers)
         if len(self.pages) < len(pages) or len(self.actions) < len(actions):
             raise ValueError("expected pages and actions with names of their own, got two of one name")
-        # Fixed paths first: /jobs/waiting is no job.
-        ordered = sorted(pages, key=lambda page: "{" in page.path)
-        self._patterns = [(compile_path(page.path)[0], page) for page in ordered]
-
-    @property
-    def ordered_pages(self) -> list[Page]:
-        """Pages in the order in which their paths are matched."""
-        return [page for _, page in self._patterns]
+        # In the order in which their paths are matched. Fixed paths first: /jobs/waiting is no job.
+        self.ordered_pages = sorted(pages, key=lambda page: "{" in page.path)
+        self._patterns = [compile_path(page.path)[0] for page in self.ordered_pages]
 
     def match(self, path: str) -> tuple[Page, Mapping[str, str]] | None:
-        """Find the page of a path, and its path parameters."""
-        for pattern, page in self._patterns:
+        for pattern, page in zip(self._patterns, self.ordered_pages, strict=True):
             if found := pattern.match(path):
                 return page, found.groupdict()
         return None

@@ -2,10 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,45 +16,32 @@ _TYPES = {
     ".txt": "text/plain; charset=utf-8",
 }
 _FOR_A_YEAR = "public, max-age=31536000, immutable"
-_PREFIX = "/static"
 
 
-@dataclass(frozen=True, slots=True)
-class StaticFile:
-    """A file of the pages."""
+class StaticFile(NamedTuple):
+    """A file of the pages. Its address changes with its content."""
 
-    name: str
     content_type: str
     body: bytes
     digest: str
-
-    @property
-    def url(self) -> str:
-        """Its address, which changes with its content."""
-        return f"{_PREFIX}/{self.digest}/{self.name}"
+    url: str
 
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
     """All static files by name."""
     web = files("warrener.web")
-    found = {name: _read(name, web / "static" / name) for name in _names(web / "static")}
-    return found | {"charts.css": _read("charts.css", web / "charts" / "charts.css")}
-
-
-def _names(folder: Traversable) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir() if any(map(entry.name.endswith, _TYPES)))
-
-
-def _read(name: str, source: Traversable) -> StaticFile:
-    body = source.read_bytes()
-    kind = _TYPES[name[name.rindex(".") :]]
-    digest = hashlib.sha256(body).hexdigest()[:12]
-    return StaticFile(name, kind, body, digest)
+    found: dict[str, StaticFile] = {}
+    for file in (*(web / "static").iterdir(), web / "charts" / "charts.css"):
+        kind = _TYPES.get(f".{file.name.rpartition('.')[2]}")
+        if kind is not None:
+            body = file.read_bytes()
+            digest = hashlib.sha256(body).hexdigest()[:12]
+            found[file.name] = StaticFile(kind, body, digest, f"/static/{digest}/{file.name}")
+    return found
 
 
 def static_url(name: str) -> str:
-    """The address of a static file."""
     return static_files()[name].url
 
 

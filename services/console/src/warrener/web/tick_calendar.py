@@ -70,11 +70,13 @@ class TickCalendar:
         self._computed.move_to_end(key)
         while len(self._computed) > _MAX_SCHEDULES:
             self._computed.popitem(last=False)
-        place = ZoneInfo(definition.timezone)
+        place, is_cut = ZoneInfo(definition.timezone), len(found.times) == _MAX_DAY_TICKS
         days = Counter(moment.astimezone(place).date() for moment in found.times if moment > now)
-        return UpcomingTicks(
-            _next(found.ticks, now), days, found.until, found.trouble, len(found.times) == _MAX_DAY_TICKS
-        )
+        shown: list[UpcomingTick] = []  # the clock changes among the ticks are not counted
+        for tick in found.ticks:
+            if tick.at > now and sum(not one.clock_change for one in shown) < SHOWN:
+                shown.append(tick)
+        return UpcomingTicks(shown, days, found.until, found.trouble, is_cut)
 
     async def _compute(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> _Computed:
         end = now + _DAYS
@@ -93,15 +95,6 @@ def _is_fresh(found: _Computed, now: datetime) -> bool:
     if found.trouble or len(found.ticks) < _COMPUTED:  # the rule has no further ones
         return True
     return sum(tick.at > now for tick in found.ticks) >= SHOWN
-
-
-def _next(ticks: list[UpcomingTick], now: datetime) -> list[UpcomingTick]:
-    """The next ticks to show, with the clock changes among them."""
-    shown: list[UpcomingTick] = []
-    for tick in ticks:
-        if tick.at > now and sum(not one.clock_change for one in shown) < SHOWN:
-            shown.append(tick)
-    return shown
 
 
 async def ticks_around_clock_change(

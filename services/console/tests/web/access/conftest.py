@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from services.console.tests.web.conftest import OpenBrowser
+from services.console.tests.web.conftest import Browser, OpenBrowser
 
 from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.operations.roles import Role
@@ -40,18 +40,14 @@ async def act(call: Call[Target]) -> Outcome:
     return Outcome(accepted=True, sentence=f"{call.key} is done by {call.by}")
 
 
-def action_of(role: Role) -> Action:
-    verb = Verb(word=role, body=Target, perform=act, role=role)
-    return Action(f"place.{role}", f"/places/{{place}}/{role}", verb)
-
-
+VERBS = [Verb(word=role, body=Target, perform=act, role=role) for role in Role]
 SITE = Site(
     [
         page("/", name="overview")(show_about),
         page("/places/{place}", name="place")(show_about),
         page("/safe", name="safe", role=Role.ADMIN)(show_about),
     ],
-    [action_of(role) for role in Role],
+    [Action(f"place.{verb.word}", f"/places/{{place}}/{verb.word}", verb) for verb in VERBS],
     [],
 )
 
@@ -90,7 +86,7 @@ def guard(make_guard: MakeGuard) -> SessionGuard:
 
 
 @pytest.fixture
-def browser(open_browser: OpenBrowser, guard: SessionGuard) -> httpx.AsyncClient:
+def browser(open_browser: OpenBrowser, guard: SessionGuard) -> Browser:
     """A browser of nobody yet."""
     return open_browser(SITE, guard)
 
@@ -107,29 +103,21 @@ def bearer(role: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {TOKENS[role][0]}"}
 
 
-def field_of(html: str, name: str) -> str:
+def field_of(html: str, name: str, of: str = "value") -> str:
     """The value of a hidden field of a form."""
-    _, _, rest = html.partition(f'name="{name}" value="')
-    return rest.partition('"')[0]
+    return html.partition(f'name="{name}" {of}="')[2].partition('"')[0]
 
 
 def csrf_of(html: str) -> str:
     """The CSRF token of a page."""
-    _, _, rest = html.partition('name="csrf-token" content="')
-    return rest.partition('"')[0]
+    return field_of(html, "csrf-token", "content")
 
 
 async def sign_in(
-    browser: httpx.AsyncClient, role: str = "operator", *, next_path: str = "/", secret: str | None = None
+    browser: Browser, role: str = "operator", *, next_path: str = "/", secret: str | None = None
 ) -> httpx.Response:
     """Sign in as a person does: open the form, and send it."""
-    form = await browser.get("/login", params={"next": next_path})
-    return await browser.post(
-        "/login",
-        data={
-            "csrf_token": field_of(form.text, "csrf_token"),
-            "next": field_of(form.text, "next"),
-            "name": role,
-            "token": TOKENS[role][0] if secret is None else secret,
-        },
-    )
+    form = (await browser.get("/login", params={"next": next_path})).text
+    hidden = {name: field_of(form, name) for name in ("csrf_token", "next")}
+    token = TOKENS[role][0] if secret is None else secret
+    return await browser.post("/login", data={**hidden, "name": role, "token": token})

@@ -15,19 +15,18 @@ from typing import Any
 from urllib.parse import parse_qs, unquote_plus, urlencode
 
 import uvicorn
-from fastapi import FastAPI, Request
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from warrener.web.access.signing import encode_bytes
 
 CLIENT_ID, CLIENT_SECRET = "warrener-console", "a secret of the client: 100 %"
 Claims = dict[str, Any]
-
-
-def _same(claims: Claims) -> Claims:
-    return claims
+SignToken = Callable[[Claims, KeySet], str]
 
 
 @cache
@@ -50,8 +49,9 @@ class Provider:
         }
     )
     keys: KeySet = field(default_factory=lambda: KeySet([key_of("first")]))
-    sign: Callable[[Claims, KeySet], str] | None = None
-    forge: Callable[[Claims], Claims] = _same
+    sign: SignToken | None = None
+    changes: Claims = field(default_factory=dict[str, Any])
+    """Other claims of a token; None: it has none."""
     metadata: Claims = field(default_factory=dict[str, Any])
     codes: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     calls: list[str] = field(default_factory=list[str])
@@ -59,16 +59,10 @@ class Provider:
     def id_token(self, request: dict[str, str]) -> str:
         """The token of a person who has signed in."""
         now = int(time())
-        claims = self.forge(
-            {
-                "iss": self.issuer,
-                "aud": request["client_id"],
-                "iat": now,
-                "exp": now + 300,
-                "nonce": request["nonce"],
-                **self.person,
-            }
-        )
+        claims = {"iss": self.issuer, "aud": request["client_id"], "nonce": request["nonce"], **self.person}
+        claims |= {"iat": now, "exp": now + 300, **self.changes}
+        for name in [name for name, value in self.changes.items() if value is None]:
+            del claims[name]
         if self.sign is not None:
             return self.sign(claims, self.keys)
         key = self.keys.keys[-1]
@@ -78,52 +72,50 @@ class Provider:
         """Sign with another key from now on."""
         self.keys = KeySet([key_of("second")])
 
-    def app(self) -> FastAPI:
+    def app(self) -> Starlette:
         """The endpoints."""
-        app = FastAPI()
+        return Starlette(
+            routes=[
+                Route("/.well-known/openid-configuration", self._discover),
+                Route("/keys", self._list_keys),
+                Route("/authorize", self._authorize),
+                Route("/token", self._trade, methods=["POST"]),
+            ]
+        )
 
-        @app.get("/.well-known/openid-configuration")
-        def discover() -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction] - FastAPI calls it
-            self.calls.append("discovery")
-            return {
-                "issuer": self.issuer,
-                "authorization_endpoint": f"{self.issuer}/authorize?tenant=1",
-                "token_endpoint": f"{self.issuer}/token",
-                "jwks_uri": f"{self.issuer}/keys",
-                **self.metadata,
-            }
+    async def _discover(self, _: Request) -> Response:
+        self.calls.append("discovery")
+        document = {
+            "issuer": self.issuer,
+            "authorization_endpoint": f"{self.issuer}/authorize?tenant=1",
+            "token_endpoint": f"{self.issuer}/token",
+            "jwks_uri": f"{self.issuer}/keys",
+        }
+        return JSONResponse(document | self.metadata)
 
-        @app.get("/keys")
-        def keys() -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-            self.calls.append("keys")
-            return dict(self.keys.as_dict(private=False))
+    async def _list_keys(self, _: Request) -> Response:
+        self.calls.append("keys")
+        return JSONResponse(dict(self.keys.as_dict(private=False)))
 
-        @app.get("/authorize")
-        def authorize(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-            query = dict(request.query_params)
-            assert query["response_type"] == "code"
-            assert query["code_challenge_method"] == "S256"
-            code = token_urlsafe(16)
-            self.codes[code] = query
-            back = urlencode({"code": code, "state": query["state"], "iss": self.issuer})
-            return RedirectResponse(f"{query['redirect_uri']}?{back}", 302)
+    async def _authorize(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        assert (query["response_type"], query["code_challenge_method"]) == ("code", "S256")
+        code = token_urlsafe(16)
+        self.codes[code] = query
+        back = urlencode({"code": code, "state": query["state"], "iss": self.issuer})
+        return RedirectResponse(f"{query['redirect_uri']}?{back}", 302)
 
-        @app.post("/token")
-        async def token(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-            form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
-            begun = self.codes.pop(form.get("code", ""), None)
-            challenge = encode_bytes(sha256(form.get("code_verifier", "").encode()).digest())
-            if begun is None or begun["redirect_uri"] != form["redirect_uri"]:
-                return JSONResponse({"error": "invalid_grant", "error_description": "the code is over"}, 400)
-            if begun["code_challenge"] != challenge:
-                return JSONResponse({"error": "invalid_grant", "error_description": "wrong verifier"}, 400)
-            if not _is_client(request.headers.get("authorization", "")):
-                return JSONResponse({"error": "invalid_client"}, 401)
-            return JSONResponse(
-                {"access_token": "x", "token_type": "Bearer", "id_token": self.id_token(begun)}
-            )
-
-        return app
+    async def _trade(self, request: Request) -> Response:
+        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        begun = self.codes.pop(form.get("code", ""), None)
+        challenge = encode_bytes(sha256(form.get("code_verifier", "").encode()).digest())
+        if begun is None or begun["redirect_uri"] != form["redirect_uri"]:
+            return JSONResponse({"error": "invalid_grant", "error_description": "the code is over"}, 400)
+        if begun["code_challenge"] != challenge:
+            return JSONResponse({"error": "invalid_grant", "error_description": "wrong verifier"}, 400)
+        if not _is_client(request.headers.get("authorization", "")):
+            return JSONResponse({"error": "invalid_client"}, 401)
+        return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": self.id_token(begun)})
 
 
 def encode_segment(document: Claims) -> str:

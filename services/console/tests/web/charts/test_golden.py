@@ -15,13 +15,10 @@ from tests.store_rows import after, attempt_of, queued_job, running_job
 from warrener.operations.schedules import ListedTick
 from warrener.render.tones import Tone
 from warrener.render.waterfall import WaterfallFacts, lay_out
-from warrener.web.charts.heatmap import draw_heatmap
+from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
 from warrener.web.charts.picture import Picture
-from warrener.web.charts.sparkline import draw_segments, draw_sparkline
+from warrener.web.charts.small import draw_heatmap, draw_segments, draw_sparkline
 from warrener.web.charts.strip import draw_mini_strip, draw_strip
-from warrener.web.charts.throughput import draw_throughput
-from warrener.web.charts.time_frame import DeployMark, TimeBucket
-from warrener.web.charts.trend import draw_trend
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
@@ -30,7 +27,6 @@ from warrener_store.jobs.rows import AttemptOutcome, AttemptRow
 from .test_drawings import JOB_ID, tick
 
 FOLDER = Path(__file__).parent / "golden"
-LINKS = WaterfallLinks(toggle_child_jobs="?children=closed")
 
 
 def ended(
@@ -42,22 +38,16 @@ def ended(
     *,
     agent_id: str = "loader-7f3a",
 ) -> AttemptRow:
+    end = attempt_of(running_job(attempt=attempt, agent_id=agent_id), outcome, error=error)
     dispatched_at, started_at, finished_at = map(after, times)
-    return replace(
-        attempt_of(running_job(attempt=attempt, agent_id=agent_id), outcome, error=error),
-        dispatched_at=dispatched_at,
-        started_at=started_at,
-        finished_at=finished_at,
-        verdict=verdict,
-    )
+    end = replace(end, dispatched_at=dispatched_at, started_at=started_at)
+    return replace(end, finished_at=finished_at, verdict=verdict)
 
 
 def waterfall_of_a_bad_day() -> Picture:
-    damaged = ErrorInfo(
-        kind=ErrorKind.ERROR, type="flights.days.Damaged", message="expected 19 values, got 7"
-    )
-    message = f"agent loader-7f3a has not sent a heartbeat since {after(16).isoformat()}"
-    lost = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)
+    damage, silence = "expected 19 values, got 7", f"has not sent a heartbeat since {after(16).isoformat()}"
+    damaged = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message=damage)
+    lost = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=f"agent loader-7f3a {silence}")
     row = queued_job(
         job_id=JOB_ID,
         state=JobState.SUCCEEDED,
@@ -81,7 +71,7 @@ def waterfall_of_a_bad_day() -> Picture:
         finished_at=after(851),
     )
     facts = WaterfallFacts(row=row, attempts=attempts, now=after(900), child_jobs=[child_job])
-    return draw_waterfall(lay_out(facts), LINKS)
+    return draw_waterfall(lay_out(facts), WaterfallLinks(toggle_child_jobs="?children=closed"))
 
 
 def runs_of_a_schedule() -> list[ListedTick]:
@@ -132,10 +122,10 @@ def throughput_of_a_day() -> Picture:
 
 def heatmap_of_a_week() -> Picture:
     days = [date(2026, 11, 20 - back) for back in range(7)]
-    ticks = {(day, hour): (day.day * hour) % 13 for day in days for hour in range(24)}
     cells = {
-        (day, hour): Counter({False: count - (hour == day.day), True: int(hour == day.day)})
-        for (day, hour), count in ticks.items()
+        (day, hour): Counter({False: day.day * hour % 13 - (hour == day.day), True: int(hour == day.day)})
+        for day in days
+        for hour in range(24)
     }
     return draw_heatmap(cells, days, title="Ticks by day and hour")
 

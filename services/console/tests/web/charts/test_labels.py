@@ -1,8 +1,8 @@
 """No label of a chart lies over another one or leaves its place, whatever it shows, wide or narrow."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from warrener.operations.schedules import ListedTick
 from warrener.render.waterfall import WaterfallFacts, lay_out
+from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.strip import draw_strip
-from warrener.web.charts.throughput import draw_throughput
-from warrener.web.charts.time_frame import DeployMark, TimeBucket
-from warrener.web.charts.trend import draw_trend
 from warrener.web.charts.waterfall import draw_waterfall
 
 from .test_drawings import buckets, hostile, moments, runs
@@ -29,12 +27,12 @@ PLOTS = {"wide": 508.0, "narrow": 220.0}
 """Least widths by charts.css: containers of 36rem (a waterfall: 56rem), and a phone of 320 pixels."""
 LEFT, RIGHT = 72.0, 28.0
 """What is free beside a plot: 56 and 12 pixels by charts.css, and 16 of its card."""
+EACH_LOOK = pytest.mark.parametrize("look", HIDDEN)
 versions = st.one_of(hostile, st.from_regex(r"v?[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}", fullmatch=True))
 deploys = st.lists(st.builds(DeployMark, moments, versions), max_size=8)
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """The place of a text. A line of it begins above its base line."""
 
     left: float
@@ -42,22 +40,14 @@ class Box:
     width: float
     text: str
 
-    def covers(self, other: "Box") -> bool:
-        across = self.left < other.left + other.width and other.left < self.left + self.width
-        return across and abs(self.base - other.base) < FONT
 
-
-def text_width(text: str) -> float:
-    """The width of a text of 11 pixels in DejaVu Sans, the widest of the fonts that charts.css names."""
-    return FONT * sum(_em(sign) for sign in text)
-
-
-def _em(sign: str) -> float:
+def width_of(sign: str) -> float:
+    """The width of a sign of 11 pixels in DejaVu Sans, the widest of the fonts that charts.css names."""
     if not sign.isprintable() or sign in " -.,:;/|!'()[]fijltIJ\u202f":
-        return 0.41
+        return FONT * 0.41
     if sign > "\u2e7f" or sign in "@%WmMw#&+<=>^~⋯":
-        return 1.03
-    return 0.8 if sign.isupper() or sign > "\x7f" else 0.64
+        return FONT * 1.03
+    return FONT * (0.8 if sign.isupper() or sign > "\x7f" else 0.64)
 
 
 def boxes(
@@ -77,7 +67,7 @@ def boxes(
             top = 0.0 if (each.get("y") or "").endswith("%") else float(each.get("y") or 0)
             yield from boxes(each, hidden, width, (corner[0] + length(each, "x"), corner[1] + top))
         elif each.tag == "text":
-            room = text_width(each.text or "")
+            room = sum(map(width_of, each.text or ""))
             left = corner[0] + length(each, "x") + float(each.get("dx") or 0)
             left -= {"middle": room / 2, "end": room}.get(each.get("text-anchor") or "", 0.0)
             yield Box(left, corner[1] + float(each.get("y") or 0), room, each.text or "")
@@ -88,9 +78,10 @@ def boxes(
 def check_labels(drawing: Element, look: str, width: float, beside: tuple[float, float]) -> list[Box]:
     found = [box for box in boxes(drawing, HIDDEN[look], width) if box.text.strip()]
     for one, two in combinations(found, 2):
-        assert not one.covers(two), (look, width, one, two)
+        is_across = one.left < two.left + two.width and two.left < one.left + one.width
+        assert not (is_across and abs(one.base - two.base) < FONT), (look, width, one, two)
     for box in found:
-        assert box.left >= -beside[0], (look, width, box)
+        assert -beside[0] <= box.left, (look, width, box)
         assert box.left + box.width <= width + beside[1], (look, width, box)
     return found
 
@@ -99,7 +90,7 @@ def drawing_of(picture: Picture) -> Element:
     return fromstring(f"<div>{picture.drawing}</div>")[0]
 
 
-@pytest.mark.parametrize("look", HIDDEN)
+@EACH_LOOK
 @pytest.mark.parametrize("draw", [draw_trend, draw_throughput])
 @given(st.lists(buckets, max_size=60), deploys)
 @settings(deadline=None)
@@ -110,7 +101,7 @@ def test_labels_over_time(
     assert check_labels(drawing, look, PLOTS[look], (LEFT, RIGHT))
 
 
-@pytest.mark.parametrize("look", HIDDEN)
+@EACH_LOOK
 @given(st.lists(runs, min_size=1, max_size=40))
 @settings(deadline=None)
 def test_labels_of_a_strip(look: str, shown: Sequence[ListedTick]) -> None:
@@ -120,7 +111,7 @@ def test_labels_of_a_strip(look: str, shown: Sequence[ListedTick]) -> None:
     assert check_labels(drawing, look, width if look == "wide" else min(width, 221.0), (80.0, 110.0))
 
 
-@pytest.mark.parametrize("look", HIDDEN)
+@EACH_LOOK
 @given(jobs())
 @settings(deadline=None, max_examples=60)
 def test_labels_of_a_waterfall(look: str, facts: WaterfallFacts) -> None:

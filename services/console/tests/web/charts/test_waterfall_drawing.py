@@ -1,7 +1,9 @@
 """The waterfall of any job: nothing unexplained, nothing outside of its place."""
 
+from dataclasses import replace
 from datetime import datetime
 from io import StringIO
+from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
-from tests.store_rows import after, attempt_of, queued_job, running_job, waiting_job
+from tests.store_rows import after, attempt_of, queued_job, running_job
 
 from warrener.render.screen import THEME
 from warrener.render.trace import trace_page
@@ -18,7 +20,7 @@ from warrener.render.waterfall_bars import BarLook, RowKind
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow
 from warrener_store.jobs.views import CheckpointRow
 
 from .test_drawings import HOSTILE, check_picture
@@ -42,12 +44,6 @@ def attempts_of_a_job(draw: st.DrawFn) -> tuple[list[AttemptRow], float]:
             message = f"agent {text} has not sent a heartbeat since {after(at - draw(lengths)).isoformat()}"
         kind = ErrorKind.LOST if outcome is AttemptOutcome.LOST else ErrorKind.ERROR
         error = ErrorInfo(kind=kind, type=text[:100] or "E", message=message[:500])
-        row = running_job(
-            attempt=number,
-            agent_id=text[:60],
-            dispatched_at=after(dispatched),
-            started_at=None if outcome is AttemptOutcome.NOT_STARTED else after(started),
-        )
         verdict = draw(
             st.sampled_from(
                 [
@@ -58,19 +54,11 @@ def attempts_of_a_job(draw: st.DrawFn) -> tuple[list[AttemptRow], float]:
                 ]
             )
         )
-        made.append(
-            AttemptRow(
-                job_id=row.job_id,
-                attempt=number,
-                outcome=outcome,
-                agent_id=row.agent_id,
-                dispatched_at=row.dispatched_at,
-                started_at=row.started_at,
-                finished_at=after(at),
-                error=error,
-                verdict=verdict,
-            )
-        )
+        is_started = outcome is not AttemptOutcome.NOT_STARTED
+        times = {"dispatched_at": after(dispatched), "started_at": after(started) if is_started else None}
+        row = running_job(attempt=number, agent_id=text[:60], **times)
+        end = attempt_of(row, outcome, error=error)
+        made.append(replace(end, finished_at=after(at), verdict=verdict))
     return made, at
 
 
@@ -80,45 +68,25 @@ def jobs(draw: st.DrawFn) -> WaterfallFacts:
     attempts, at = draw(attempts_of_a_job())
     state = draw(st.sampled_from(JobState))
     text, next_number = draw(words), len(attempts) + 1
-    common = {"source": text, "job_type": "flights.load", "requested_at": after(draw(st.floats(-100, 100)))}
+    requested_at = after(draw(st.floats(-100, 100)))
+    common: dict[str, Any] = {"source": text, "job_type": "flights.load", "requested_at": requested_at}
     later = after(at + draw(lengths))
-    row: JobRow
-    if state is JobState.WAITING:
+    times: dict[JobState, dict[str, Any]] = {
+        JobState.WAITING: {"due_at": after(draw(lengths)), "attempt": 0, "dispatched_at": None},
+        JobState.QUEUED: {"dispatched_at": draw(st.sampled_from([None, after(0)]))},
+        JobState.RUNNING: {"attempt": next_number, "dispatched_at": after(at), "started_at": later}
+        | {"agent_id": text[:60], "progress": 0.4, "progress_note": text}
+        | {"cancel_reason": draw(st.sampled_from([None, text]))},
+        JobState.RETRYING: {"attempt": next_number, "dispatched_at": draw(st.sampled_from([None, after(at)]))}
+        | {"due_at": later, "updated_at": after(at)},
+    }
+    over: dict[str, Any] = {"attempt": max(len(attempts), draw(st.integers(0, 1))), "wake_at": None}
+    over["finished_at"] = later
+    over |= {"cancel_reason": text, "deadline_at": draw(st.sampled_from([None, later]))}
+    make = running_job if state is JobState.RUNNING else queued_job
+    row = make(**common, **{"state": state, **times.get(state, over)})
+    if state in (JobState.WAITING, JobState.QUEUED):
         attempts = []
-        row = waiting_job(due_at=after(draw(lengths)), **common)
-    elif state is JobState.QUEUED:
-        attempts = []
-        row = queued_job(dispatched_at=draw(st.sampled_from([None, after(0)])), **common)
-    elif state is JobState.RUNNING:
-        row = running_job(
-            attempt=next_number,
-            agent_id=text[:60],
-            dispatched_at=after(at),
-            started_at=later,
-            progress=0.4,
-            progress_note=text,
-            cancel_reason=draw(st.sampled_from([None, text])),
-            **common,
-        )
-    elif state is JobState.RETRYING:
-        row = queued_job(
-            state=state,
-            attempt=next_number,
-            dispatched_at=draw(st.sampled_from([None, after(at)])),
-            due_at=later,
-            updated_at=after(at),
-            **common,
-        )
-    else:
-        row = queued_job(
-            state=state,
-            attempt=max(len(attempts), draw(st.integers(0, 1))),
-            wake_at=None,
-            finished_at=later,
-            cancel_reason=text,
-            deadline_at=draw(st.sampled_from([None, later])),
-            **common,
-        )
     child_jobs = [
         running_job(
             job_type="mail.send",
@@ -129,15 +97,14 @@ def jobs(draw: st.DrawFn) -> WaterfallFacts:
         )
         for _ in range(draw(st.integers(0, 4)))
     ]
+    saved_at, heartbeat = after(draw(lengths)), after(at + draw(lengths))
     return WaterfallFacts(
         row=row,
         attempts=attempts,
         now=after(at + draw(lengths)),
         child_jobs=child_jobs,
-        checkpoint=CheckpointRow(
-            job_id=row.job_id, attempt=1, number=1, state=1, saved_at=after(draw(lengths))
-        ),
-        last_heartbeat=after(at + draw(lengths)),
+        checkpoint=CheckpointRow(job_id=row.job_id, attempt=1, number=1, state=1, saved_at=saved_at),
+        last_heartbeat=heartbeat,
     )
 
 
@@ -146,29 +113,23 @@ LINKS = WaterfallLinks(toggle_child_jobs="?children=0")
 
 def unexplained(waterfall: Waterfall, until: datetime) -> list[tuple[datetime, datetime]]:
     """The times of the job itself that no bar of the past covers."""
-    bars = sorted(
-        (bar.start, bar.end)
-        for row in waterfall.rows
-        if row.kind not in (RowKind.CHILD_JOBS, RowKind.CHILD_JOB)
-        for bar in row.bars
-        if bar.look is not BarLook.PLANNED
-    )
+    own = (row for row in waterfall.rows if row.kind not in (RowKind.CHILD_JOBS, RowKind.CHILD_JOB))
+    past = (bar for row in own for bar in row.bars if bar.look is not BarLook.PLANNED)
+    bars = [*sorted((bar.start, bar.end) for bar in past), (until, until)]
     end, found = bars[0][0], list[tuple[datetime, datetime]]()
     for start, stop in bars:
         if start > end:
             found.append((end, start))
         end = max(end, stop)
-    return found if end >= until else [*found, (end, until)]
+    return found
 
 
 @given(jobs(), st.booleans())
 @settings(deadline=None)
 def test_every_moment_is_explained(facts: WaterfallFacts, all_attempts: bool) -> None:  # noqa: FBT001 - drawn
-    waterfall = lay_out(facts, all_attempts=all_attempts)
-    row = facts.row
-    assert not unexplained(
-        waterfall, row.finished_at if row.state.terminal and row.finished_at else facts.now
-    )
+    waterfall, row = lay_out(facts, all_attempts=all_attempts), facts.row
+    until = row.finished_at if row.state.terminal and row.finished_at else facts.now
+    assert not unexplained(waterfall, until)
     for bar in (bar for each in waterfall.rows for bar in each.bars):
         assert bar.start <= bar.end
         assert bar.text

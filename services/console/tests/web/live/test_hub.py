@@ -1,4 +1,4 @@
-"""The hub: one rendering for all viewers of a page, and none without a change."""
+"""The hub: one rendering for all viewers of a page, and none without a change of its topics."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,10 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from warrener.operations.roles import Role
+from warrener.web.live.event_consumer import topics_of
 from warrener.web.live.hub import Hub, LiveContent, LiveKey, PageGone, TooManyViewers, Viewer
 
 JOBS = LiveKey("/jobs", Role.VIEWER, "UTC")
 AGENTS = LiveKey("/agents", Role.VIEWER, "UTC")
+JOB_ID = "0190d5a0-0000-7000-8000-000000000001"
+OF_EACH_JOB = {"jobs", "queues", "overview"}
+DEATH = {"dead-letters", "incidents"}
 
 
 class Pages:
@@ -43,6 +47,13 @@ async def hub(pages: Pages) -> AsyncIterator[Hub]:
     await hub.stop()
 
 
+async def opened(hub: Hub, key: LiveKey = JOBS) -> Viewer:
+    """A viewer that has its first content."""
+    viewer = hub.join(key, "ada")
+    await content(viewer)
+    return viewer
+
+
 async def content(viewer: Viewer) -> str:
     """The next text of the stream with a content."""
     async with asyncio.timeout(60):
@@ -66,9 +77,8 @@ async def test_viewers_of_one_page_share_a_rendering(hub: Hub, pages: Pages) -> 
 
 
 async def test_a_change_reaches_the_pages_of_its_topic_alone(hub: Hub, pages: Pages) -> None:
-    await content(hub.join(JOBS, "ada"))
-    agents = hub.join(AGENTS, "ada")
-    await content(agents)
+    await opened(hub)
+    agents = await opened(hub, AGENTS)
     pages.html = "two"
     hub.publish(["agents", "type:unknown"])
     assert "two" in await content(agents)
@@ -77,8 +87,7 @@ async def test_a_change_reaches_the_pages_of_its_topic_alone(hub: Hub, pages: Pa
 
 async def test_a_rendering_that_differs_in_relative_times_is_not_sent(hub: Hub, pages: Pages) -> None:
     pages.html = '<time datetime="2026-01-01">3 s ago</time>'
-    viewer = hub.join(JOBS, "ada")
-    await content(viewer)
+    viewer = await opened(hub)
     pages.html = '<time datetime="2026-01-01">4 s ago</time>'
     for _ in range(2):
         await pages.turns.acquire()
@@ -101,15 +110,13 @@ async def test_a_slow_reader_gets_the_newest_content_alone(hub: Hub, pages: Page
 
 async def test_a_page_is_rendered_after_its_refresh_interval(hub: Hub, pages: Pages) -> None:
     pages.refresh = 0.01
-    viewer = hub.join(JOBS, "ada")
-    await content(viewer)
+    viewer = await opened(hub)
     pages.html = "two"
     assert "two" in await content(viewer)
 
 
 async def test_viewers_see_since_when_no_events_arrive(hub: Hub, pages: Pages) -> None:
-    viewer = hub.join(JOBS, "ada")
-    await content(viewer)
+    viewer = await opened(hub)
     hub.interrupt()
     assert b"event: interrupted\ndata: 20" in (await viewer.take() or b"")
     later = hub.join(AGENTS, "ada")
@@ -135,27 +142,24 @@ async def test_viewers_are_bounded(hub: Hub) -> None:
 
 
 async def test_a_page_without_viewers_is_not_rendered(hub: Hub, pages: Pages) -> None:
-    viewer = hub.join(JOBS, "ada")
-    await content(viewer)
+    viewer = await opened(hub)
     hub.leave(JOBS, viewer)
     assert not hub.watched
     assert not hub.has_viewers.is_set()
     hub.publish(["jobs"])
-    await content(hub.join(AGENTS, "ada"))
+    await opened(hub, AGENTS)
     assert pages.rendered == [JOBS, AGENTS]
 
 
 async def test_viewers_of_a_page_that_is_gone_load_it_again(hub: Hub, pages: Pages) -> None:
-    viewer = hub.join(JOBS, "ada")
-    await content(viewer)
+    viewer = await opened(hub)
     pages.error = PageGone()
     hub.publish(["jobs"])
     assert b"event: reload" in (await viewer.take() or b"")
 
 
 async def test_a_page_that_cannot_be_rendered_is_tried_again(hub: Hub, pages: Pages) -> None:
-    viewer = hub.join(JOBS, "ada")
-    await content(viewer)
+    viewer = await opened(hub)
     pages.error = OSError("the store is away")
     hub.publish(["jobs"])
     await pages.turns.acquire()
@@ -166,9 +170,38 @@ async def test_a_page_that_cannot_be_rendered_is_tried_again(hub: Hub, pages: Pa
 
 
 async def test_a_drain_ends_all_streams(hub: Hub) -> None:
-    viewer = hub.join(JOBS, "ada")
-    await content(viewer)
+    viewer = await opened(hub)
     await hub.drain()
     assert await viewer.take() is None
     with pytest.raises(TooManyViewers):
         hub.join(JOBS, "ada")
+
+
+# -- topics ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("job.finished.succeeded.mail.send", OF_EACH_JOB | {"type:mail.send"}),
+        ("job.finished.dead.mail.send", OF_EACH_JOB | DEATH | {"type:mail.send"}),
+        ("job.retrying.mail", OF_EACH_JOB | {"type:mail"}),
+        ("job.dead.mail", OF_EACH_JOB | DEATH | {"type:mail"}),
+        ("job.rejected.unknown", OF_EACH_JOB | {"type:unknown", "parked"}),
+        ("schedule.ticked.requested.nightly.report", {"schedules", "overview", "schedule:nightly.report"}),
+        ("breaker.changed.open", {"breakers", "incidents", "jobs", "overview"}),
+        ("agent.lost.host-1", {"agents", "jobs", "overview"}),
+        ("service.unresponsive.scheduler", {"incidents", "queues", "overview"}),
+        ("reply.someone", set[str]()),
+        ("", set[str]()),
+    ],
+)
+def test_a_key_names_what_changes(key: str, expected: set[str]) -> None:
+    assert topics_of(key, b"", ()) == expected
+
+
+def test_a_watched_job_is_found_in_the_body() -> None:
+    body = f'[{{"subject":"{JOB_ID}"}}]'.encode()
+    watched = [f"job:{JOB_ID}", "job:another", "queue:mails", "type:sms"]
+    found = topics_of("job.finished.succeeded.mail", body, watched)
+    assert found & set(watched) == {f"job:{JOB_ID}", "queue:mails"}

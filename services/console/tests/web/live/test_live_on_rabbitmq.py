@@ -1,4 +1,5 @@
-"""Live pages on a real broker: an event is on the page, and an interruption is shown and ended."""
+"""Live pages on a real broker: an event is on the page, an interruption is shown and ended, and a bad name in
+the address of a page takes the counts of no other queue away."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -11,31 +12,27 @@ from tests.faults.raw_messages import TIME_AFTER_9999, RawMessage, publish_raw
 from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.kinds import RabbitMQServer
 
+from warrener.context import ResolvedEndpoints
 from warrener.operations.roles import Role
+from warrener.operations.system import SharedInspector
 from warrener.web.live.event_consumer import EventConsumer
 from warrener.web.live.hub import Hub, LiveContent, LiveKey, Viewer
 
 KEY = LiveKey("/jobs", Role.VIEWER, "UTC")
 
 
-class CountedPage:
-    """A page that shows how often it was rendered."""
-
-    def __init__(self) -> None:
-        self.renderings = 0
-
-    async def render(self, _: LiveKey) -> LiveContent:
-        self.renderings += 1
-        return LiveContent(html=f"rendering {self.renderings}", topics=["jobs"], refresh=None)
-
-
 class Stage:
-    """An open page, and the hub and the consumer behind it."""
+    """An open page that shows how often it was rendered, and the hub and the consumer behind it."""
 
     def __init__(self, url: str, namespace: str) -> None:
-        self.hub = Hub(CountedPage().render, viewer_limit=1, principal_limit=1, interval=0.0)
+        self._renderings = 0
+        self.hub = Hub(self._render, viewer_limit=1, principal_limit=1, interval=0.0)
         self.consumer = EventConsumer(url, namespace=namespace, hub=self.hub)
         self.viewer: Viewer
+
+    async def _render(self, _: LiveKey) -> LiveContent:
+        self._renderings += 1
+        return LiveContent(html=f"rendering {self._renderings}", topics=["jobs"], refresh=None)
 
     async def until(self, wanted: str) -> str:
         """Read the stream of the page until this text is in it."""
@@ -121,3 +118,26 @@ async def test_without_open_pages_nothing_is_consumed(vhost_url: str) -> None:
     async with channel_on(vhost_url) as channel:
         with pytest.raises(aiormq.exceptions.ChannelNotFoundEntity):
             await channel.exchange_declare("warrener.events", passive=True)
+
+
+@pytest.fixture
+async def inspector(vhost_url: str) -> AsyncIterator[SharedInspector]:
+    endpoints = ResolvedEndpoints(vhost_url, "sqlite://", "sqlite://", from_up=False)
+    found = SharedInspector(endpoints)
+    yield found
+    await found.close()
+
+
+@pytest.mark.parametrize("name", ["\0", "a" * 300, "\udce4", "a b", ""])
+async def test_a_bad_name_is_no_fault_of_the_broker(inspector: SharedInspector, name: str) -> None:
+    found = await inspector.query([name])
+    assert (found.trouble, dict(found.queues)) == (None, {})
+    found = await inspector.query(["loading"])
+    assert (found.trouble, dict(found.queues)) == (None, {"loading": None})
+
+
+async def test_counts_are_shared_while_they_are_fresh(inspector: SharedInspector) -> None:
+    first = await inspector.query(["loading"])
+    assert (await inspector.query(["loading"])).queues["loading"] is first.queues["loading"]
+    both = await inspector.query(["loading", "mailing"])
+    assert both.queues.keys() == {"loading", "mailing"}

@@ -49,7 +49,6 @@ async def identify(guard: Guard, request: Request) -> Principal:
 
 
 def address_of(request: Request) -> str:
-    """The network address of the caller."""
     return request.client.host if request.client is not None else ""
 
 

@@ -14,29 +14,26 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from warrener.web.access.guard import AccessRefused, address_of, check_csrf_token, check_origin
-from warrener.web.access.oidc import CALLBACK, OpenIdPerson, SignInFailed
+from warrener.web.access.oidc import CALLBACK, SignedIn, SignInFailed
 from warrener.web.access.origins import safe_path
 from warrener.web.access.sessions import SessionGuard
-from warrener.web.access.tokens import AccessToken
 from warrener.web.rendering import theme_of
 
 _log = structlog.stdlib.get_logger(__name__)
 
-_FORM_COOKIE = "warrener_login"
-_OIDC_COOKIE = "warrener_oidc"
 _FORM, _OIDC = "sign-in form", "sign-in by OpenID Connect"
+_COOKIES = {_FORM: "warrener_login", _OIDC: "warrener_oidc"}
 _TIME_TO_SIGN_IN = timedelta(minutes=10)
 _WRONG = "this name and token do not belong together; an admin of the console makes tokens"
 
 
-RenderTemplate = Callable[[str, Mapping[str, Any]], str]
-"""Renders a template that needs no principal."""
-
-
 class LoginPages:
-    """`/login`, `/logout` and the way over the issuer of OpenID Connect."""
+    """`/login`, `/logout` and the way over the issuer of OpenID Connect.
 
-    def __init__(self, guard: SessionGuard, render: RenderTemplate) -> None:
+    `render` renders a template that needs no principal.
+    """
+
+    def __init__(self, guard: SessionGuard, render: Callable[[str, Mapping[str, Any]], str]) -> None:
         self._guard, self._render = guard, render
 
     @property
@@ -54,10 +51,7 @@ class LoginPages:
             ]
         return routes
 
-    # -- tokens ----------------------------------------------------------------------------------------------
-
     async def show(self, request: Request) -> Response:
-        """Show the form."""
         return await self._form(request, safe_path(request.query_params.get("next")))
 
     async def _form(
@@ -69,7 +63,7 @@ class LoginPages:
             "next": next_path,
             "sentence": sentence,
             "csrf_token": guard.signer.sign(_FORM, browser),
-            "accepts_tokens": guard.accepts_tokens,
+            "accepts_tokens": guard.settings.accepts_tokens,
             "issuer": None if guard.provider is None else guard.provider.issuer,
             "issuer_host": "" if guard.provider is None else urlsplit(guard.provider.issuer).netloc,
             "theme": theme_of(request.cookies),
@@ -78,15 +72,13 @@ class LoginPages:
         response.headers["Cache-Control"] = "no-store"
         if wait:
             response.headers["Retry-After"] = str(ceil(wait))
-        await self._set_cookie(request, response, _FORM_COOKIE, _FORM, {"browser": browser}, strict=True)
+        await self._set_cookie(request, response, _FORM, {"browser": browser})
         return response
 
     async def _browser(self, request: Request) -> str | None:
         """The random name that the form gave to this browser: nobody is signed in by a form of another
         site."""
-        found = self._guard.signer.unseal(
-            _FORM, request.cookies.get(_FORM_COOKIE, ""), await self._guard.console.now()
-        )
+        found = await self._read_cookie(request, _FORM)
         return None if found is None else str(found["browser"])
 
     async def sign_in(self, request: Request) -> Response:
@@ -108,11 +100,11 @@ class LoginPages:
             token.name.encode(), name.strip().encode("utf-8", "replace")
         ):
             guard.limiter.fail(address, name)
-            _log.warning(
-                "A sign-in failed.", action="console.sign_in_failed", name=name[:64], address=address
-            )
+            who = {"name": name[:64], "address": address}
+            _log.warning("A sign-in failed.", action="console.sign_in_failed", **who)
             return await self._form(request, next_path, _WRONG, 401)
-        return await self._welcome(request, token, next_path)
+        known = SignedIn(token.name, token.role, "token", token.digest)
+        return await self._welcome(request, known, next_path)
 
     async def _check_form(self, request: Request, csrf_token: str) -> None:
         """Raise AccessRefused unless this browser was given the form."""
@@ -124,20 +116,13 @@ class LoginPages:
             )
         check_csrf_token(self._guard.signer.sign(_FORM, browser), csrf_token)
 
-    async def _welcome(self, request: Request, known: AccessToken | OpenIdPerson, next_path: str) -> Response:
+    async def _welcome(self, request: Request, known: SignedIn, next_path: str) -> Response:
         response = RedirectResponse(next_path, 303, headers={"Cache-Control": "no-store"})
         await self._guard.open_session(request, response, known)
-        for cookie in (_FORM_COOKIE, _OIDC_COOKIE):
+        for cookie in _COOKIES.values():
             response.delete_cookie(cookie)
-        method = "token" if isinstance(known, AccessToken) else "oidc"
-        _log.info(
-            "A person signed in.",
-            action="console.signed_in",
-            name=known.name,
-            role=known.role.value,
-            method=method,
-            address=address_of(request),
-        )
+        who = {"name": known.name, "role": known.role.value, "method": known.method}
+        _log.info("A person signed in.", action="console.signed_in", **who, address=address_of(request))
         return response
 
     async def sign_out(self, request: Request) -> Response:
@@ -153,8 +138,6 @@ class LoginPages:
         await self._guard.end_session(request, response)
         return response
 
-    # -- OpenID Connect --------------------------------------------------------------------------------------
-
     async def start_oidc(self, request: Request) -> Response:
         """Send the browser to the issuer."""
         assert self._guard.provider is not None
@@ -166,15 +149,14 @@ class LoginPages:
             return await self._form(request, next_path, str(error), 502)
         response = RedirectResponse(url, 303, headers={"Cache-Control": "no-store"})
         content = {**begun, "next": next_path}
-        # The browser comes back from another site: a strict cookie would not come with it.
-        await self._set_cookie(request, response, _OIDC_COOKIE, _OIDC, content, strict=False)
+        await self._set_cookie(request, response, _OIDC, content)
         return response
 
     async def finish_oidc(self, request: Request) -> Response:
         """Open a session for the person whom the issuer names."""
         guard = self._guard
         assert guard.provider is not None
-        begun = guard.signer.unseal(_OIDC, request.cookies.get(_OIDC_COOKIE, ""), await guard.console.now())
+        begun = await self._read_cookie(request, _OIDC)
         state = request.query_params.get("state", "")
         if begun is None or not hmac.compare_digest(
             str(begun["state"]).encode(), state.encode("utf-8", "replace")
@@ -187,31 +169,27 @@ class LoginPages:
                 request.query_params, str(begun["nonce"]), str(begun["verifier"])
             )
         except SignInFailed as error:
-            address = address_of(request)
-            _log.warning(
-                "A sign-in failed.", action="console.sign_in_failed", reason=str(error), address=address
-            )
+            why = {"reason": str(error), "address": address_of(request)}
+            _log.warning("A sign-in failed.", action="console.sign_in_failed", **why)
             response = await self._form(request, next_path, str(error), 403)
-            response.delete_cookie(_OIDC_COOKIE)  # a code and its state are good for one try
+            response.delete_cookie(_COOKIES[_OIDC])  # a code and its state are good for one try
             return response
         return await self._welcome(request, person, next_path)
 
+    async def _read_cookie(self, request: Request, purpose: str) -> dict[str, Any] | None:
+        sealed = request.cookies.get(_COOKIES[purpose], "")
+        return self._guard.signer.unseal(purpose, sealed, await self._guard.console.now())
+
     async def _set_cookie(
-        self,
-        request: Request,
-        response: Response,
-        name: str,
-        purpose: str,
-        content: Mapping[str, Any],
-        *,
-        strict: bool,
+        self, request: Request, response: Response, purpose: str, content: Mapping[str, Any]
     ) -> None:
         expires_at = await self._guard.console.now() + _TIME_TO_SIGN_IN
         response.set_cookie(
-            name,
+            _COOKIES[purpose],
             self._guard.signer.seal(purpose, content, expires_at),
             max_age=int(_TIME_TO_SIGN_IN.total_seconds()),
             httponly=True,
-            samesite="strict" if strict else "lax",
+            # The browser comes back from the issuer: a strict cookie would not come with it.
+            samesite="strict" if purpose == _FORM else "lax",
             secure=self._guard.is_https(request),
         )

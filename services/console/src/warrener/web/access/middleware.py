@@ -1,18 +1,29 @@
 """Before every route: bounds of what one request may send, and headers that every answer carries."""
 
 import asyncio
+from http import HTTPStatus
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from warrener.web.access.problems import ProblemResponse
 
 MAX_BODY = 1024 * 1024
 """Bytes; the limit of a message of the wire."""
 MAX_QUERY = 8192
 """Bytes of a path with its query."""
 _BODY_TIMEOUT = 30.0  # seconds
+
+
+class ProblemResponse(JSONResponse):
+    """An error as a problem document (RFC 9457): `title` by its status, `detail` with what was expected and
+    what came, `do` with what helps."""
+
+    media_type = "application/problem+json"
+
+    def __init__(self, status: int, detail: str, do: str = "", headers: dict[str, str] | None = None) -> None:
+        content = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+        super().__init__(content | ({"do": do} if do else {}), status, headers)
 
 
 class RequestLimits:
@@ -28,24 +39,30 @@ class RequestLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if (problem := _find_problem(scope)) is not None:
-            await problem(scope, receive, send)
-            return
-        if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+        if len(scope["query_string"]) + len(scope["path"]) > MAX_QUERY:
+            sentence = f"expected an address of at most {MAX_QUERY} bytes, got a longer one"
+            await ProblemResponse(414, sentence)(scope, receive, send)
+        elif any(sign < " " or sign == "\x7f" for sign in scope["path"]):
+            sentence = "expected an address without control characters, got one with some"
+            await ProblemResponse(400, sentence)(scope, receive, send)
+        elif scope["method"] in {"GET", "HEAD", "OPTIONS"}:
             await self._app(scope, receive, send)
-            return
+        else:
+            await self._pass_body(scope, receive, send)
+
+    async def _pass_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with asyncio.timeout(_BODY_TIMEOUT):
                 body = await _read_body(scope, receive)
         except ClientDisconnect:
             return  # half a body is none
         except TimeoutError:
-            detail = f"expected a whole body within {_BODY_TIMEOUT:g} s, got a part of it"
-            await ProblemResponse(408, detail)(scope, receive, send)
+            sentence = f"expected a whole body within {_BODY_TIMEOUT:g} s, got a part of it"
+            await ProblemResponse(408, sentence)(scope, receive, send)
             return
         if body is None:
-            detail = f"expected a body of at most {MAX_BODY} bytes, got a longer one"
-            await ProblemResponse(413, detail)(scope, receive, send)
+            sentence = f"expected a body of at most {MAX_BODY} bytes, got a longer one"
+            await ProblemResponse(413, sentence)(scope, receive, send)
             return
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -56,32 +73,21 @@ class RequestLimits:
         await self._app(scope, replay, send)
 
 
-def _find_problem(scope: Scope) -> ProblemResponse | None:
-    if len(scope["query_string"]) + len(scope["path"]) > MAX_QUERY:
-        return ProblemResponse(414, f"expected an address of at most {MAX_QUERY} bytes, got a longer one")
-    if any(sign < " " or sign == "\x7f" for sign in scope["path"]):
-        return ProblemResponse(400, "expected an address without control characters, got one with some")
-    return None
-
-
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """The body, or None if it is too long. Raises ClientDisconnect."""
     lengths = [value for name, value in scope["headers"] if name == b"content-length"]
     if any(not value.isdigit() or int(value) > MAX_BODY for value in lengths):
         return None
-    chunks: list[bytes] = []
-    size, more = 0, True
+    body, more = bytearray(), True
     while more:
         message = await receive()
         if message["type"] != "http.request":
             raise ClientDisconnect
-        chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > MAX_BODY:
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
             return None
-        chunks.append(chunk)
         more = message.get("more_body", False)
-    return b"".join(chunks)
+    return bytes(body)
 
 
 # -- headers -----------------------------------------------------------------------------------------------

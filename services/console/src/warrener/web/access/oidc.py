@@ -3,10 +3,10 @@ counts."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from hashlib import sha256
 from secrets import token_urlsafe
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import httpx
@@ -20,19 +20,10 @@ from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import encode_bytes
 
 CALLBACK = "/login/oidc/callback"
-ALGORITHMS = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-    "Ed25519",
-)
+_ALGORITHMS = [
+    *(f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)),
+    *("EdDSA", "Ed25519"),
+]
 """Signatures by keys of the issuer. Neither `none` nor a shared secret is one of them."""
 _TIMEOUT = 10.0  # seconds of one request to the issuer
 _LEEWAY = 60  # seconds by which clocks may differ
@@ -45,39 +36,33 @@ class SignInFailed(Exception):
     """Nobody was signed in; the text is a sentence for the person."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenIdPerson:
-    """A person whom the issuer has named."""
+class SignedIn(NamedTuple):
+    """A person who has signed in. `credential`: by which a session is still good or not."""
 
     name: str
-    subject: str
     role: Role
+    method: str
+    credential: str
 
 
 class OpenIdProvider:
     """The configured issuer. Its documents are read when they are needed, and again after an hour."""
 
-    def __init__(
-        self, settings: AccessSettings, clock: Callable[[], float], client: httpx.AsyncClient | None = None
-    ) -> None:
+    def __init__(self, settings: AccessSettings, clock: Callable[[], float]) -> None:
         assert settings.console_oidc_issuer is not None
         assert settings.console_oidc_client_id is not None
         self.issuer = settings.console_oidc_issuer
         self._client_id = settings.console_oidc_client_id
         self._settings, self._clock = settings, clock
-        self._http = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False)
+        self._redirect_uri = f"{settings.console_url}{CALLBACK}"
+        self._http = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False)
         self._metadata: dict[str, Any] = {}
         self._metadata_at = float("-inf")
         self._keys: KeySet | None = None
         self._keys_at = float("-inf")
 
     async def close(self) -> None:
-        """Close the connections to the issuer."""
         await self._http.aclose()
-
-    @property
-    def _redirect_uri(self) -> str:
-        return f"{self._settings.console_url}{CALLBACK}"
 
     async def start(self) -> tuple[str, dict[str, str]]:
         """Begin a sign-in at this URL; what the browser brings back is compared with the texts. Raises
@@ -99,7 +84,7 @@ class OpenIdProvider:
         begun = {"state": state, "nonce": nonce, "verifier": verifier}
         return f"{endpoint}{sign}{urlencode(query)}", begun
 
-    async def finish(self, query: Mapping[str, str], nonce: str, verifier: str) -> OpenIdPerson:
+    async def finish(self, query: Mapping[str, str], nonce: str, verifier: str) -> SignedIn:
         """End a sign-in whose state was compared: trade the code for an id token, and check the token."""
         if "error" in query:
             reason = query.get("error_description") or query["error"]
@@ -112,8 +97,6 @@ class OpenIdProvider:
         claims = await self._read_id_token(await self._trade(code, verifier))
         self._check_claims(claims, nonce)
         return self._person(claims)
-
-    # -- the issuer ------------------------------------------------------------------------------------------
 
     async def _discover(self) -> dict[str, Any]:
         if self._clock() - self._metadata_at > _DISCOVERY_LIFETIME:
@@ -178,26 +161,23 @@ class OpenIdProvider:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise SignInFailed(f"expected an answer of {url}, got: {reason}; try again") from error
-        try:
+        document: object = None
+        with suppress(ValueError):
             document = json.loads(body)
-        except ValueError:
-            document = None
+        answer = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
         if not isinstance(document, dict) or not response.is_success:
-            answer = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
             reason = str(answer.get("error_description") or answer.get("error") or "")[:300]
             sentence = f"expected a JSON object of {url}, got status {response.status_code} {reason}"
             raise SignInFailed(sentence.rstrip())
-        return cast("dict[str, Any]", document)
-
-    # -- the id token ----------------------------------------------------------------------------------------
+        return answer
 
     async def _read_id_token(self, token: str) -> dict[str, Any]:
         """The claims of a token that a key of the issuer has signed."""
         try:
             try:
-                return jwt.decode(token, await self._key_set(), list(ALGORITHMS)).claims
+                return jwt.decode(token, await self._key_set(), _ALGORITHMS).claims
             except (InvalidKeyIdError, ValueError):  # a key that the issuer has made since
-                return jwt.decode(token, await self._key_set(renew=True), list(ALGORITHMS)).claims
+                return jwt.decode(token, await self._key_set(renew=True), _ALGORITHMS).claims
         except (JoseError, ValueError) as error:
             raise SignInFailed(f"expected an id token that {self.issuer} has signed, got: {error}") from error
 
@@ -233,25 +213,25 @@ class OpenIdProvider:
         if party != self._client_id:
             raise SignInFailed("expected an id token for this console, got one for another party (azp)")
 
-    def _person(self, claims: Mapping[str, Any]) -> OpenIdPerson:
+    def _person(self, claims: Mapping[str, Any]) -> SignedIn:
         settings, subject = self._settings, str(claims["sub"])
         name = claims.get(settings.console_oidc_name_claim)
         is_doubtful = settings.console_oidc_name_claim == "email" and claims.get("email_verified") is False
         if not isinstance(name, str) or not name or is_doubtful:
             name = subject
         found = values_of_claim(claims, settings.console_oidc_role_claim)
-        roles = [
-            settings.console_oidc_roles[value] for value in found if value in settings.console_oidc_roles
-        ]
+        known = settings.console_oidc_roles
+        roles = [known[value] for value in found if value in known]
         if settings.console_oidc_default_role is not None:
             roles.append(settings.console_oidc_default_role)
         if not roles:
             raise SignInFailed(
-                f"{name[:200]} has no role here: expected one of {', '.join(settings.console_oidc_roles)} "
+                f"{name[:200]} has no role here: expected one of {', '.join(known)} "
                 f"in the claim {settings.console_oidc_role_claim}, got {', '.join(found)[:200] or 'none'}; "
                 "an admin of the issuer can change it"
             )
-        return OpenIdPerson(name[:200], subject, max(roles, key=list(Role).index))
+        role, credential = max(roles, key=list(Role).index), f"{self.issuer}#{subject.replace('#', '%23')}"
+        return SignedIn(name[:200], role, "oidc", credential)
 
 
 def _is_public_signature_key(key: Any) -> bool:

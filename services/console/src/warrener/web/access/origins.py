@@ -1,9 +1,9 @@
-"""Recognises requests that pages of other sites have sent, and addresses that stay within the console.
-Pure."""
+"""Recognises requests that pages of other sites have sent, addresses that stay within the console, and
+networks. Pure."""
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 _OWN_SITES = {"same-origin", "none"}
@@ -43,11 +43,22 @@ def is_loopback_host(host: str) -> bool:
         return False
 
 
-def safe_path(path: str | None, default: str = "/") -> str:
-    """A path of this console to go to, or `default`: never an address of another host.
+def safe_path(path: str | None) -> str:
+    """A path of this console to go to, else `/`: never an address of another host.
 
     Browsers read `//host` and `/\\host` as other hosts, and leave out control characters.
     """
     if not path or len(path) > _MAX_PATH or _UNSAFE.search(path):
-        return default
-    return path if path.startswith("/") and not path.startswith("//") else default
+        return "/"
+    return path if path.startswith("/") and not path.startswith("//") else "/"
+
+
+def network_of(address: str) -> str:
+    """An IPv4 address, or the /64 network of an IPv6 address: one host has all of it."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address[:64]
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(IPv6Address(int(found) >> 64 << 64))
+    return str(found)

@@ -4,6 +4,7 @@ A session is a row of the store; the cookie has its id, signed. The row has a ha
 neither a copy of the database nor a forged cookie opens a session. Its role is looked up at each request.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
@@ -14,20 +15,56 @@ from urllib.parse import quote
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
+from warrener.errors import CommandError, ExitCode
 from warrener.operations.roles import Principal, Role
-from warrener.web.access.guard import AccessRefused, check_csrf_token, check_origin
-from warrener.web.access.oidc import OpenIdPerson, OpenIdProvider
-from warrener.web.access.origins import safe_path
-from warrener.web.access.problems import ProblemResponse
-from warrener.web.access.rate_limit import LoginLimiter
-from warrener.web.access.settings import AccessSettings
-from warrener.web.access.signing import Signer
-from warrener.web.access.tokens import AccessToken, TokenList
+from warrener.web.access.guard import AccessRefused, Guard, OpenGuard, check_csrf_token, check_origin
+from warrener.web.access.middleware import ProblemResponse
+from warrener.web.access.oidc import OpenIdProvider, SignedIn
+from warrener.web.access.origins import network_of, safe_path
+from warrener.web.access.settings import HOW_TO_SIGN_IN, AccessSettings, check_access
+from warrener.web.access.signing import Signer, read_secret
+from warrener.web.access.tokens import TokenList
 from warrener.web.console import Console
 from warrener_store.sessions.rows import SessionRow
 
 _SESSION = "session"
+_WINDOW = 300.0  # seconds after which a failed sign-in no longer counts
+_NAME_FACTOR = 3  # a name is shared by addresses: another person must not lock it out as soon
+_MAX_KEYS = 10_000
 _MAX_COOKIE = 200  # characters
+
+
+class LoginLimiter:
+    """Counts failed sign-ins: `limit` of them within the window block an address, three times as many a name.
+
+    Memory is bounded: of more than 10,000 addresses and names the one that failed the longest ago is
+    forgotten.
+    """
+
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self._limit, self._clock = limit, clock
+        self._failures: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
+
+    def wait(self, address: str, name: str) -> float:
+        """Seconds for which this address or name is blocked; 0: it may try."""
+        failures = ((self._failures.get(key, []), limit) for key, limit in self._keys(address, name))
+        over = [moments[-limit] + _WINDOW for moments, limit in failures if len(moments) >= limit]
+        return max(0.0, max(over, default=0.0) - self._clock())
+
+    def fail(self, address: str, name: str) -> None:
+        now = self._clock()
+        for key, limit in self._keys(address, name):
+            recent = [moment for moment in self._failures.get(key, []) if moment > now - _WINDOW]
+            self._failures[key] = [*recent, now][-limit:]
+            self._failures.move_to_end(key)
+        while len(self._failures) > _MAX_KEYS:
+            self._failures.popitem(last=False)
+
+    def _keys(self, address: str, name: str) -> list[tuple[tuple[str, str], int]]:
+        return [
+            (("address", network_of(address)), self._limit),
+            (("name", name[:64].casefold()), self._limit * _NAME_FACTOR),
+        ]
 
 
 class SessionGuard:
@@ -39,20 +76,12 @@ class SessionGuard:
         settings: AccessSettings,
         signer: Signer,
         clock: Callable[[], float] = monotonic,
-        provider: OpenIdProvider | None = None,
     ) -> None:
         self.console, self.settings, self.signer = console, settings, signer
         self.tokens = TokenList(settings.console_tokens, settings.console_tokens_file)
         self.limiter = LoginLimiter(settings.console_login_limit, clock)
         has_issuer = settings.console_oidc_issuer is not None
-        self.provider = provider or (OpenIdProvider(settings, clock) if has_issuer else None)
-
-    @property
-    def accepts_tokens(self) -> bool:
-        """True if people can sign in with a token."""
-        return bool(self.settings.console_tokens) or self.settings.console_tokens_file is not None
-
-    # -- requests --------------------------------------------------------------------------------------------
+        self.provider = OpenIdProvider(settings, clock) if has_issuer else None
 
     async def identify(self, request: Request) -> Principal:
         header = request.headers.get("authorization")
@@ -70,11 +99,8 @@ class SessionGuard:
         scheme, _, secret = header.partition(" ")
         token = self.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
         if token is None:
-            raise AccessRefused(
-                "expected `Authorization: Bearer` with a token of this console, got another",
-                401,
-                _challenge(),
-            )
+            sentence = "expected `Authorization: Bearer` with a token of this console, got another"
+            raise AccessRefused(sentence, 401, _challenge())
         request.state.session_id = None
         return Principal(token.name, token.role, "token")
 
@@ -122,8 +148,6 @@ class SessionGuard:
         check_origin(request, self.settings.console_url)
         check_csrf_token(self.csrf_token(request), csrf_token)
 
-    # -- sessions --------------------------------------------------------------------------------------------
-
     def is_https(self, request: Request) -> bool:
         """True if browsers reach the console by https."""
         return (self.settings.console_url or str(request.url)).startswith("https:")
@@ -132,26 +156,19 @@ class SessionGuard:
         """The name of the session's cookie. Browsers accept `__Host-` from this host by https alone."""
         return "__Host-warrener_session" if self.is_https(request) else "warrener_session"
 
-    async def open_session(
-        self, request: Request, response: Response, known: AccessToken | OpenIdPerson
-    ) -> None:
+    async def open_session(self, request: Request, response: Response, known: SignedIn) -> None:
         """Begin a session under a new id, and end the one that the browser had."""
         if (before := self._session_id(request)) is not None:
             await self.console.store.end_session(_key(before))
         session_id, now = token_urlsafe(32), await self.console.now()
         timeout = self.settings.console_session_timeout
-        if isinstance(known, AccessToken):
-            method, credential = "token", known.digest
-        else:
-            assert self.provider is not None
-            method, credential = "oidc", f"{self.provider.issuer}#{known.subject.replace('#', '%23')}"
         await self.console.store.open_session(
             SessionRow(
                 session_key=_key(session_id),
                 actor=known.name,
                 role=known.role.value,
-                method=method,
-                credential=credential,
+                method=known.method,
+                credential=known.credential,
                 opened_at=now,
                 expires_at=now + timeout,
             )
@@ -166,12 +183,27 @@ class SessionGuard:
         )
 
     async def end_session(self, request: Request, response: Response) -> None:
-        """End the session of a request."""
         if (session_id := self._session_id(request)) is not None:
             await self.console.store.end_session(_key(session_id))
         response.delete_cookie(
             self.cookie_name(request), httponly=True, samesite="lax", secure=self.is_https(request)
         )
+
+
+def build_guard(console: Console, settings: AccessSettings, host: str) -> Guard:
+    """The guard of a console on this address. Raises CommandError if nobody, or anybody, could use it."""
+    check_access(settings, host)
+    if not settings.has_sign_in:
+        return OpenGuard()
+    signer = Signer(read_secret(settings.console_secret, settings.console_secret_file))
+    guard = SessionGuard(console, settings, signer)
+    if guard.provider is None and not guard.tokens.tokens():
+        raise CommandError(
+            f"expected a token in {settings.console_tokens_file}, got none: nobody could sign in",
+            do=HOW_TO_SIGN_IN,
+            code=ExitCode.USAGE,
+        )
+    return guard
 
 
 def _key(session_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The settings of access to the console."""
+"""The settings of access to the console; one that anybody could use does not start."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from warrener.errors import CommandError, ExitCode
 from warrener.operations.masking import DEFAULT_MASKED_FIELDS
 from warrener.operations.roles import Role
 from warrener.settings import CommandSettings
@@ -95,8 +96,28 @@ class AccessSettings(CommandSettings):
     @property
     def has_sign_in(self) -> bool:
         """True if people sign in, by tokens or by OpenID Connect."""
-        return bool(
-            self.console_tokens
-            or self.console_tokens_file is not None
-            or self.console_oidc_issuer is not None
-        )
+        return self.accepts_tokens or self.console_oidc_issuer is not None
+
+    @property
+    def accepts_tokens(self) -> bool:
+        """True if people can sign in with a token."""
+        return bool(self.console_tokens) or self.console_tokens_file is not None
+
+
+HOW_TO_SIGN_IN = (
+    "make a token with `warrener console token NAME --role admin --file FILE` and set "
+    "WARRENER_CONSOLE_TOKENS_FILE=FILE, or set WARRENER_CONSOLE_OIDC_ISSUER"
+)
+
+
+def check_access(settings: AccessSettings, host: str) -> None:
+    """Raise CommandError if a console on this address would let anybody in."""
+    if settings.has_sign_in or (is_loopback_host(host) and settings.console_url is None):
+        return
+    where = settings.console_url or host or "every address"
+    raise CommandError(
+        f"expected tokens or OpenID Connect for a console on {where}, got neither: "
+        "anybody who reaches it could cancel and delete jobs",
+        do=f"{HOW_TO_SIGN_IN}; or serve it on 127.0.0.1 alone",
+        code=ExitCode.USAGE,
+    )

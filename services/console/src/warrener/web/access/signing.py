@@ -80,10 +80,8 @@ def read_secret(given: str | None, file: Path) -> bytes:
     except FileNotFoundError:
         return _make_file(file)
     except OSError as error:
-        raise CommandError(
-            f"expected to read the secret of the console in {file}, got: {error.strerror}",
-            do="name another file with WARRENER_CONSOLE_SECRET_FILE",
-        ) from error
+        problem = f"expected to read the secret of the console in {file}, got: {error.strerror}"
+        raise CommandError(problem, do="name another file with WARRENER_CONSOLE_SECRET_FILE") from error
 
 
 def _read_file(file: Path) -> bytes:
@@ -108,8 +106,7 @@ def _make_file(file: Path) -> bytes:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f"{file.name}.{encode_bytes(token_bytes(6))}")
-        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(number, "wb") as opened:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             opened.write(secret)
         try:
             os.link(draft, file)

@@ -19,7 +19,7 @@ from warrener.operations.roles import Role
 
 _log = structlog.stdlib.get_logger(__name__)
 
-PREFIX = "wrc_"
+_PREFIX = "wrc_"
 """The beginning of each token, by which scanners for leaked secrets find it."""
 _NAME = re.compile(r"[\w.@+\-]{1,64}", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -40,8 +40,7 @@ class AccessToken:
         return f"{self.name}:{self.role.value}:sha256:{self.digest}"
 
 
-def hash_token(secret: str) -> str:
-    """The hash that is stored."""
+def _hash(secret: str) -> str:
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -54,8 +53,8 @@ def make_token(name: str, role: Role) -> tuple[str, AccessToken]:
             do="name the person or the program",
             code=ExitCode.USAGE,
         )
-    secret = f"{PREFIX}{token_urlsafe(32)}"
-    return secret, AccessToken(name, role, hash_token(secret))
+    secret = f"{_PREFIX}{token_urlsafe(32)}"
+    return secret, AccessToken(name, role, _hash(secret))
 
 
 def parse_tokens(lines: Iterable[str], source: str) -> tuple[AccessToken, ...]:
@@ -118,9 +117,8 @@ class TokenList:
 
     def __init__(self, lines: Iterable[str], file: Path | None) -> None:
         self._given = parse_tokens(lines, "WARRENER_CONSOLE_TOKENS")
-        self._file = file
+        self._file, self._of_file = file, tuple[AccessToken, ...]()
         self._stamp: tuple[int, int, int] | None = None
-        self._of_file: tuple[AccessToken, ...] = ()
         if file is not None:
             self._read(file)
 
@@ -155,7 +153,7 @@ class TokenList:
 
     def find(self, secret: str) -> AccessToken | None:
         """The token of this secret. Compares with each, so that the time says nothing."""
-        digest = hash_token(secret[:_MAX_TOKEN]) if len(secret) <= _MAX_TOKEN else ""
+        digest = _hash(secret) if len(secret) <= _MAX_TOKEN else ""
         found = None
         for token in self.tokens():
             if hmac.compare_digest(token.digest, digest):

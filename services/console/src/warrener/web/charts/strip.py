@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from warrener.render.times import brief
 from warrener.render.tones import STATE_SIGNS, Tone
+from warrener.web.charts.over_time import draw_level
 from warrener.web.charts.picture import Picture, draw, facts_table
 from warrener.web.charts.svg import Attributes, Markup, element, line_path, link
-from warrener.web.charts.time_frame import draw_level
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ def draw_strip(runs: Sequence["ListedTick"], *, title: str, zone: tzinfo = UTC) 
     parts = [behind, element("svg", *bars, x="100%", class_="chart-over")]
     size = (max(len(runs), 1) * _STEP, _HEIGHT)
     linked = any(run.state is not None for run in runs)
+    header = ("tick", "state", "duration", "note")
+    table = facts_table(title, header, [_facts(run, zone) for run in runs])
     drawing = draw(parts, size, "strip", (title, _summary(runs)), "chart-strip", linked=linked)
-    return Picture(drawing, _table(title, runs, zone), fills_its_place=True)
+    return Picture(drawing, table, fills_its_place=True)
 
 
 def draw_mini_strip(runs: Sequence["ListedTick"], *, title: str, name: str, zone: tzinfo = UTC) -> Picture:
@@ -139,16 +141,19 @@ def _run(run: "ListedTick", place: int, longest: timedelta, zone: tzinfo) -> Mar
     return drawn if place >= -_NARROW_RUNS else element("g", drawn, class_="chart-wide")
 
 
+def _facts(run: "ListedTick", zone: tzinfo) -> tuple[str, str, str, str]:
+    """Moment, state, duration, and why a tick is as it is; of one without a job at least its status."""
+    length = "" if run.duration is None else brief(run.duration)
+    moment = f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+    if run.state is None:
+        return moment, "no job", length, run.reason or run.status.value
+    return moment, run.state.value, length, run.reason
+
+
 def _words(run: "ListedTick", zone: tzinfo) -> str:
-    state = "no job" if run.state is None else run.state.value
-    length = "" if run.duration is None else f", {brief(run.duration)}"
-    note = f": {_note(run)[:_LONGEST_NOTE]}" if _note(run) else ""
-    return f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M:%S} {state}{length}{note}"
-
-
-def _note(run: "ListedTick") -> str:
-    """Why a tick is as it is; of one without a job at least its status."""
-    return run.reason or ("" if run.state else run.status.value)
+    moment, state, length, note = _facts(run, zone)
+    noted = f": {note[:_LONGEST_NOTE]}" if note else ""
+    return f"{moment} {state}{f', {length}' if length else ''}{noted}"
 
 
 def _summary(runs: Sequence["ListedTick"]) -> str:
@@ -156,16 +161,3 @@ def _summary(runs: Sequence["ListedTick"]) -> str:
     lengths = [run.duration for run in runs if run.duration is not None]
     middle = f", median {brief(_median(lengths))}, longest {brief(max(lengths))}" if lengths else ""
     return f"{good} of the last {len(runs)} runs succeeded{middle}." if runs else "No run yet."
-
-
-def _table(title: str, runs: Sequence["ListedTick"], zone: tzinfo) -> Markup:
-    rows = [
-        (
-            f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M:%S}",
-            "no job" if run.state is None else run.state.value,
-            "" if run.duration is None else brief(run.duration),
-            _note(run),
-        )
-        for run in runs
-    ]
-    return facts_table(title, ("tick", "state", "duration", "note"), rows)

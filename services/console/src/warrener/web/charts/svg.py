@@ -30,38 +30,34 @@ def element(name: str, *content: str, **attributes: str | float | None) -> Marku
 
     A name of an attribute ends with an underscore where it is a word of Python, and has hyphens for others.
     """
-    words = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
+    words = ""
+    for key, value in attributes.items():
+        if value is not None:
+            text = escape(_clean(value)) if isinstance(value, str) else _number(value)
+            words += f' {key.rstrip("_").replace("_", "-")}="{text}"'
     return Markup(f"<{name}{words}>{join(content)}</{name}>")
 
 
 def join(parts: Iterable[str]) -> Markup:
     """Join elements and texts."""
     return Markup(
-        "".join(each if isinstance(each, Markup) else escape(clean(each), quote=False) for each in parts)
+        "".join(each if isinstance(each, Markup) else escape(_clean(each), quote=False) for each in parts)
     )
 
 
-def clean(text: str) -> str:
+def _clean(text: str) -> str:
     """The text with a sign in place of each character that XML refuses, or that turns the writing around."""
     return _REFUSED.sub("\ufffd", text)
 
 
-def number(value: float) -> str:
+def _number(value: float) -> str:
     """A coordinate, to a hundredth of a pixel."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
 
 
 def percent(share: float) -> str:
     """A coordinate as a share of the drawing's width."""
-    return f"{number(share * 100)}%"
-
-
-def _attribute(value: str | float) -> str:
-    return escape(clean(value)) if isinstance(value, str) else number(value)
+    return f"{_number(share * 100)}%"
 
 
 def link(href: str | None, label: str, *content: str) -> Markup:
@@ -75,4 +71,4 @@ def link(href: str | None, label: str, *content: str) -> Markup:
 
 def line_path(points: Iterable[tuple[float, float]]) -> str:
     """The data of a path along these points."""
-    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in points)

@@ -31,6 +31,7 @@ _MIN_BAR = 0.004  # share of the width
 _MIN_RAGGED = 0.02  # share of the width of a bar whose end is torn
 _LANE = 512.0  # pixels of the narrowest lane that has labels
 _GAP = 10.0  # pixels
+_PLANNED = {BarLook.PLANNED: " (planned)"}
 _TORN = "M1 -7L-5 -3.5L1 0L-5 3.5L1 7Z"  # the gaps between the teeth
 _MARKS: dict[MarkKind, tuple[str, str]] = {
     MarkKind.ACCEPTED: ("M0 -6L6 0L0 6L-6 0Z", "closed"),
@@ -99,23 +100,18 @@ class _Drawing:
         """The hatchings, and the edges of a fold."""
         fold = element("path", d="M1 0L5 5L1 10M7 0L11 5L7 10", class_="chart-break-edge")
         ground = element("path", d="M4 0L8 5L4 10", class_="chart-break")
-        size: Attributes = {"width": 12, "height": 10, "patternUnits": "userSpaceOnUse"}
-        drawn = (self._hatching(group) for group in WaitGroup)
-        broken = element("pattern", ground, fold, id="waterfall-fold", **size)
+        drawn: list[Markup] = []
+        for group, (size, turn, strokes) in _HATCHES.items():
+            back = element("rect", width=size, height=size, class_=f"chart-hatch-ground chart-wait-{group}")
+            lines = element("path", d=strokes, class_=f"chart-hatch chart-wait-{group}")
+            box: Attributes = {"width": size, "height": size, "patternUnits": "userSpaceOnUse"}
+            turned = f"rotate({turn})" if turn else None
+            drawn.append(
+                element("pattern", back, lines, id=f"waterfall-{group}", **box, patternTransform=turned)
+            )
+        box = {"width": 12, "height": 10, "patternUnits": "userSpaceOnUse"}
+        broken = element("pattern", ground, fold, id="waterfall-fold", **box)
         return element("svg", element("defs", *drawn, broken), width=0, height=0, class_="chart-patterns")
-
-    def _hatching(self, group: WaitGroup) -> Markup:
-        size, turn, strokes = _HATCHES[group]
-        return element(
-            "pattern",
-            element("rect", width=size, height=size, class_=f"chart-hatch-ground chart-wait-{group}"),
-            element("path", d=strokes, class_=f"chart-hatch chart-wait-{group}"),
-            id=f"waterfall-{group}",
-            width=size,
-            height=size,
-            patternUnits="userSpaceOnUse",
-            patternTransform=f"rotate({turn})" if turn else None,
-        )
 
     def header(self) -> Markup:
         """Times and, above them, the lengths of folds and now, as many as have room."""
@@ -188,7 +184,8 @@ class _Drawing:
     def _bar(self, bar: WaterfallBar) -> Iterator[Markup]:
         start, end = self._span(bar)
         box: Attributes = {"x": percent(start), "y": -_BAR / 2, "width": percent(end - start), "height": _BAR}
-        yield element("rect", element("title", _bar_words(bar)), **box, **self._look(bar), rx=2)
+        words = bar.text if bar.is_sign else f"{bar.text}, {brief(bar.length)}"
+        yield element("rect", element("title", words), **box, **self._look(bar), rx=2)
         if bar.ragged and bar.look is BarLook.SOLID and end - start > _MIN_RAGGED:
             teeth = element("path", d=_TORN, class_="chart-notch")
             yield element("svg", teeth, x=percent(end), class_="chart-over")
@@ -244,11 +241,6 @@ def _where(row: WaterfallRow, fold: TimeSpan) -> str:
     return "" if crossed else " chart-wide"
 
 
-def _bar_words(bar: WaterfallBar) -> str:
-    """The cause of a bar and, unless that is a mere sign, its length."""
-    return bar.text if bar.is_sign else f"{bar.text}, {brief(bar.length)}"
-
-
 def _label_text(bar: WaterfallBar, axis: FoldedAxis) -> str:
     folded = any(bar.start <= fold.start and fold.end <= bar.end for fold in axis.folds)
     length = brief(bar.length) if bar.length >= timedelta(milliseconds=1) else ""
@@ -265,11 +257,7 @@ def _table(waterfall: Waterfall) -> Markup:
     rows: list[tuple[str, ...]] = []
     for row in waterfall.rows:
         facts = [
-            (
-                bar.start,
-                f"{bar.text}{' (planned)' if bar.look is BarLook.PLANNED else ''}",
-                "" if bar.is_sign else brief(bar.length),
-            )
+            (bar.start, f"{bar.text}{_PLANNED.get(bar.look, '')}", "" if bar.is_sign else brief(bar.length))
             for bar in row.bars
         ]
         facts += [(mark.at, mark.text, "") for mark in row.marks]

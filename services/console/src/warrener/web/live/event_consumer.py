@@ -31,7 +31,6 @@ PATTERNS = ("job.#", "schedule.#", "breaker.#", "agent.#", "service.#")
 """Keys of the events that change a page. Replies to single requesters are not among them."""
 
 _JOB = "job:"
-_QUEUE = "queue:"
 _TOPICS = {
     "breaker": ("breakers", "incidents", "jobs", "overview"),
     "agent": ("agents", "jobs", "overview"),
@@ -142,5 +141,6 @@ def topics_of(routing_key: str, body: bytes, watched: Iterable[str]) -> set[str]
     return found | {
         topic
         for topic in watched
-        if topic.startswith(_QUEUE) or (topic.startswith(_JOB) and topic.removeprefix(_JOB).encode() in body)
+        if topic.startswith("queue:")
+        or (topic.startswith(_JOB) and topic.removeprefix(_JOB).encode() in body)
     }

@@ -75,7 +75,6 @@ class Viewer:
         self._arrived.set()
 
     def close(self) -> None:
-        """End the stream."""
         self._is_closed = True
         self._arrived.set()
 
@@ -144,7 +143,7 @@ class Hub(ManagedComponent):
         self._pages: dict[LiveKey, _OpenPage] = {}
         self._by_topic = defaultdict[str, set[_OpenPage]](set)
         self._viewers_of = Counter[str]()
-        self._interrupted_since: datetime | None = None
+        self._interrupted_since = ""
         self._is_open = True
         self._costs = _CostMeter()
         self.has_viewers = asyncio.Event()
@@ -158,8 +157,6 @@ class Hub(ManagedComponent):
     def viewers(self) -> int:
         """The number of open pages, same ones counted each."""
         return self._viewers_of.total()
-
-    # -- viewers ---------------------------------------------------------------------------------------------
 
     def join(self, key: LiveKey, principal: str) -> Viewer:
         """Add a viewer, who gets the newest content as soon as it is rendered. Raises TooManyViewers."""
@@ -197,8 +194,6 @@ class Hub(ManagedComponent):
         if not self._pages:
             self.has_viewers.clear()
 
-    # -- changes ---------------------------------------------------------------------------------------------
-
     def publish(self, topics: Iterable[str]) -> None:
         """Mark the pages of these topics as stale."""
         for topic in topics:
@@ -212,27 +207,23 @@ class Hub(ManagedComponent):
 
     def interrupt(self) -> None:
         """Inform viewers that events do not arrive. Pages are rendered after their refresh interval alone."""
-        if self._interrupted_since is None:
-            self._interrupted_since = datetime.now(UTC)
-            self._offer_status_to_all()
+        if not self._interrupted_since:
+            self._set_status(datetime.now(UTC).isoformat())
 
     def resume(self) -> None:
         """Inform viewers that events arrive, and render all pages: changes may have been missed."""
-        self._interrupted_since = None
-        self._offer_status_to_all()
+        self._set_status("")
         self.publish_everything()
 
-    def _offer_status_to_all(self) -> None:
+    def _set_status(self, interrupted_since: str) -> None:
+        self._interrupted_since = interrupted_since
         for page in self._pages.values():
             for viewer in page.viewers:
                 self._offer_status(viewer)
 
     def _offer_status(self, viewer: Viewer) -> None:
         since = self._interrupted_since
-        event = encode_event("live", "") if since is None else encode_event("interrupted", since.isoformat())
-        viewer.offer("status", event)
-
-    # -- life ------------------------------------------------------------------------------------------------
+        viewer.offer("status", _encode_event("interrupted" if since else "live", since))
 
     async def _on_start(self) -> None:
         self._is_open = True
@@ -256,8 +247,6 @@ class Hub(ManagedComponent):
         if page.task is not None and page.task is not asyncio.current_task():
             page.task.cancel()
 
-    # -- renderings ------------------------------------------------------------------------------------------
-
     async def _keep_fresh(self, page: _OpenPage) -> None:
         refresh: float | None = None
         while page.viewers:
@@ -267,20 +256,20 @@ class Hub(ManagedComponent):
                 with self._costs.rendering():
                     content = await self._render(page.key)
             except PageGone:
-                self._send(page, "reload", encode_event("reload", ""))
+                self._send(page, "reload", _encode_event("reload", ""))
                 return
             except Exception as error:  # noqa: BLE001 - such as an outage of the store: the page stays as it is
-                log.warning(
-                    "An open page could not be rendered.",
-                    action="console.rendering_failed",
-                    path=page.key.url,
-                    error=f"{type(error).__name__}: {error}",
-                )
+                what = {"path": page.key.url, "error": f"{type(error).__name__}: {error}"}
+                log.warning("An open page could not be rendered.", action="console.rendering_failed", **what)
                 await self._pause(page, began, refresh or 5.0)
                 continue
             refresh = content.refresh
             self._set_topics(page, frozenset(content.topics))
-            self._send_content(page, content)
+            fingerprint = hashlib.sha256(_TIMES.sub(r"\1", content.html).encode()).digest()
+            if fingerprint != page.fingerprint:
+                page.fingerprint = fingerprint
+                page.newest = _encode_event("content", content.html)
+                self._send(page, "content", page.newest)
             await self._pause(page, began, refresh)
 
     async def _pause(self, page: _OpenPage, began: float, refresh: float | None) -> None:
@@ -293,13 +282,6 @@ class Hub(ManagedComponent):
         interval = max(self._interval, len(self._pages) * self._costs.mean / _SHARE)
         gathering = _GATHERING if self._interval else 0.0
         await asyncio.sleep(max(gathering, began + min(interval, _MAX_INTERVAL) - monotonic()))
-
-    def _send_content(self, page: _OpenPage, content: LiveContent) -> None:
-        fingerprint = hashlib.sha256(_TIMES.sub(r"\1", content.html).encode()).digest()
-        if fingerprint != page.fingerprint:
-            page.fingerprint = fingerprint
-            page.newest = encode_event("content", content.html)
-            self._send(page, "content", page.newest)
 
     def _send(self, page: _OpenPage, kind: str, event: bytes) -> None:
         for viewer in page.viewers:
@@ -315,8 +297,7 @@ class Hub(ManagedComponent):
         page.topics = topics
 
 
-def encode_event(name: str, data: str) -> bytes:
-    """Encode a server-sent event."""
+def _encode_event(name: str, data: str) -> bytes:
     lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
     return f"event: {name}\n{lines}\n".encode()
 
@@ -348,7 +329,6 @@ class EventStream(Response):
         self._viewer = hub.join(key, principal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
         leaving = asyncio.create_task(self._wait_for_leave(receive), name="reader leaves")
         try:
             await self._send_events(send)

@@ -15,30 +15,15 @@ from warrener.operations.dead_letters import (
     read_cause,
     read_example,
 )
-from warrener.operations.redrives import REDRIVES, Redrive, RedrivesQuery, list_redrives, read_redrive
+from warrener.operations.redrives import Redrive, RedrivesQuery, list_redrives, read_redrive
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture
-from warrener.web.charts.sparkline import draw_segments, draw_sparkline
+from warrener.web.charts.small import draw_segments, draw_sparkline
 from warrener.web.page import PageRequest, View, page
 from warrener_store.dead_letters.rows import DeadLetterState, RedriveKind, RedriveState
 
 _LIVE_REFRESH = 1.0  # seconds
 _TOPICS = ("dead-letters",)
-
-
-def redrive_badge(redrive: Redrive) -> tuple[str, str]:
-    """Word and tone of a redrive's state."""
-    return redrive.state.value, REDRIVES.tones[redrive.state]
-
-
-def dead_letter_badge(state: DeadLetterState) -> tuple[str, str]:
-    """Word and tone of a dead letter's state."""
-    return state.value, DEAD_LETTERS.tones[state]
-
-
-def cause_address(fingerprint: str) -> str:
-    """The address of a cause's page."""
-    return f"/dead-letters/{fingerprint or NO_CAUSE}"
 
 
 def draw_progress(redrive: Redrive) -> Picture:
@@ -51,15 +36,7 @@ def draw_progress(redrive: Redrive) -> Picture:
     return draw_segments(segments, title="Dead letters of this redrive by state", name=name)
 
 
-_SHARED: dict[str, Any] = {
-    "draw_progress": draw_progress,
-    "redrive_badge": redrive_badge,
-    "dead_letter_badge": dead_letter_badge,
-    "cause_address": cause_address,
-}
-
-
-# -- causes ------------------------------------------------------------------------------------------------
+_SHARED: dict[str, Any] = {"draw_progress": draw_progress}
 
 
 @page("/dead-letters", topics=_TOPICS)
@@ -80,16 +57,13 @@ def _sparkline(cause: DeathCause, index: int) -> Picture:
     return draw_sparkline(list(cause.deaths), title=title, name=f"deaths-{index}", tone=Tone.ERROR)
 
 
-# -- one cause ---------------------------------------------------------------------------------------------
-
-
 @page("/dead-letters/{fingerprint}", topics=_TOPICS)
 async def show_dead_letter_cause(request: PageRequest) -> View:
     """Show one cause with its dead letters and redrives."""
     console, state = request.console, request.query.get("state", "")
     cause = await read_cause(console, request.path["fingerprint"])
-    here = cause_address(cause.fingerprint)
-    given = {"fingerprint": cause.fingerprint or NO_CAUSE, "after": request.query.get("after", "")}
+    fingerprint, after = cause.fingerprint or NO_CAUSE, request.query.get("after", "")
+    here, given = f"/dead-letters/{fingerprint}", {"fingerprint": fingerprint, "after": after}
     chosen = {"everything": "true"} if state == "all" else {"state": state}
     found = await list_dead_letters(console, replace(request, query=given | chosen).read(DeadLettersQuery))
     redrives = []
@@ -109,13 +83,10 @@ async def show_dead_letter_cause(request: PageRequest) -> View:
         "state": state,
         "states": [one.value for one in DeadLetterState],
         "next_url": f"{here}?{urlencode({'state': state, 'after': found.next})}" if found.next else None,
-        "first_url": here if given["after"] else None,
+        "first_url": here if after else None,
     }
     title = f"Dead letters: {cause.error.type if cause.error else cause.fingerprint}"
     return View(title, context, refresh=_LIVE_REFRESH if active else None)
-
-
-# -- redrives ----------------------------------------------------------------------------------------------
 
 
 def progress_of(redrive: Redrive) -> list[tuple[str, str, int, float]]:

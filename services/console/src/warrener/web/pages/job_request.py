@@ -24,6 +24,7 @@ from warrener_client import JobSpec, RequestRejected, ResultTimeout
 from warrener_store import Store
 
 _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
+_SPEC_FIELDS = {"id", "idempotency_key", "queue", "delay"}
 
 
 class RequestJobBody(ActionBody):
@@ -63,11 +64,10 @@ async def show_job_request(request: PageRequest) -> View:
     name = query.get("type") or (source.job_type if source else "")
     types = await console.store.job_types()
     chosen = types.get(name)
-    values: dict[str, Any] = {}
-    if source is not None and source.job_type == name:
-        values = console.masker.value(source.arguments)
-    as_json = query.get("as") == "json" or (chosen is None and bool(name))
+    is_again = source is not None and source.job_type == name
+    values: dict[str, Any] = console.masker.value(source.arguments) if source and is_again else {}
     fields: list[ArgumentField] = [] if chosen is None else fields_of(chosen.arguments_schema, values)
+    filled = values or dict.fromkeys([one.name for one in fields])
     context: dict[str, Any] = {
         "types": sorted(types.values(), key=lambda row: row.name),
         "chosen": chosen,
@@ -75,13 +75,10 @@ async def show_job_request(request: PageRequest) -> View:
         "source": source,
         "fields": fields,
         "prefix": PREFIX,
-        "as_json": as_json,
-        "text": json.dumps(
-            values or dict.fromkeys([one.name for one in fields]), indent=2, ensure_ascii=False
-        ),
+        "as_json": query.get("as") == "json" or (chosen is None and bool(name)),
+        "text": json.dumps(filled, indent=2, ensure_ascii=False),
     }
-    title = "Request a job again" if source is not None else "Request a job"
-    return View(title, context)
+    return View("Request a job" if source is None else "Request a job again", context)
 
 
 async def request_job(call: Call[RequestJobBody]) -> Outcome:
@@ -91,14 +88,7 @@ async def request_job(call: Call[RequestJobBody]) -> Outcome:
         arguments = await _arguments(call.backend.store, body)
     except ArgumentTextInvalid as error:
         return Outcome(accepted=False, sentence=str(error))
-    spec = JobSpec(
-        body.job_type,
-        arguments,
-        id=body.id,
-        idempotency_key=body.idempotency_key,
-        queue=body.queue,
-        delay=body.delay,
-    )
+    spec = JobSpec(body.job_type, arguments, **body.model_dump(include=_SPEC_FIELDS))
     client = await call.backend.client()
     job = (await client.request_batch([spec]))[0]
     try:
