@@ -81,7 +81,6 @@ class PageWatch:
 
     def __init__(self, page: "Page", address: str) -> None:
         self.faults: list[str] = []
-        self.bytes = 0
         page.on("console", lambda line: self._note(line.type in {"error", "warning"}, f"{line.text}"))
         page.on("pageerror", lambda error: self.faults.append(f"{error}"))
         page.on(

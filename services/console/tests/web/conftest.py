@@ -59,6 +59,17 @@ def without_broker(store_url: str, folder: Path) -> AbstractAsyncContextManager[
     return open_console(endpoints, ConsoleSettings())
 
 
+async def read_pages(browser: Browser, path: str, what: str, **query: Any) -> list[Any]:
+    """The entries of all pages of a list."""
+    found: list[Any] = []
+    after: str | None = ""
+    while after is not None:
+        document = await read(browser, path, **query, after=after)
+        found += document[what]
+        after = document["next"]
+    return found
+
+
 @pytest.fixture
 async def console(sqlite_store_url: str, tmp_path: Path) -> AsyncIterator[Console]:
     """A console whose store is empty and whose broker is away."""

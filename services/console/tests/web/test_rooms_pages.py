@@ -9,7 +9,7 @@ from warrener.operations.incidents import policy_steps
 from warrener.web.console import Console
 from warrener_store.incidents.rows import IncidentFilter
 
-from .conftest import Browser, page_of, read
+from .conftest import Browser, page_of, read, read_pages
 from .filled_rooms import HOSTILE, STEPS
 from .stored_jobs import open_breaker
 
@@ -128,12 +128,8 @@ async def test_a_paused_queue_is_marked_explained_and_resumed_from_its_page(
 
 async def test_incidents_come_in_pages_the_last_raised_first(rooms: Browser) -> None:
     assert "no answer of the billing API" in await page_of(rooms, "/incidents")
-    seen: list[str] = []
-    after: str | None = ""
-    while after is not None:
-        document = await read(rooms, "/incidents", limit=3, after=after)
-        seen += [incident["fingerprint"] for incident in document["incidents"]]
-        after = document["next"]
+    found = await read_pages(rooms, "/incidents", "incidents", limit=3)
+    seen = [incident["fingerprint"] for incident in found]
     assert len(seen) == len(set(seen)) == 4
     assert (await rooms.get("/incidents?after=nonsense")).status_code == 400
     hostile = next(fingerprint for fingerprint in seen if HOSTILE in fingerprint)
@@ -168,9 +164,7 @@ async def test_parked_messages_are_listed_by_reason_and_queue_without_secrets(ro
     assert "hunter2" not in await page_of(rooms, "/parked")
     assert len((await read(rooms, "/parked?reason=not_json"))["messages"]) == 2
     assert len((await read(rooms, "/parked?queue=warrener.status"))["messages"]) == 0
-    first = await read(rooms, "/parked?limit=5")
-    rest = await read(rooms, "/parked", after=first["next"])
-    ids = [message["parked_id"] for message in (*first["messages"], *rest["messages"])]
+    ids = [message["parked_id"] for message in await read_pages(rooms, "/parked", "messages", limit=5)]
     assert len(ids) == len(set(ids)) == 12
     for dropped, status, sentence in (([], 422, "got none"), (["none"], 409, "")):
         answer = await rooms.post("/api/v1/parked/drop", json={"ids": dropped})

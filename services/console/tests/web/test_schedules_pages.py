@@ -15,7 +15,7 @@ from warrener.web.pages.schedule_form import ScheduleForm, fill_form, read_form
 from warrener_contracts.events import SchedulePutData
 from warrener_store.schedules.rows import ScheduleFilter
 
-from .conftest import Browser, browser_on, page_of, read
+from .conftest import Browser, browser_on, page_of, read, read_pages
 from .filled_rooms import RULES, definition
 from .test_app import GuardOf
 
@@ -57,13 +57,7 @@ async def test_each_filter_selects_and_pages_continue(rooms: Browser) -> None:
         ("state", "over", ["release.party"]),
     ):
         assert await listed(rooms, **{name: value}) == expected
-    seen: list[str] = []
-    after: str | None = ""
-    while after is not None:
-        document = await read(rooms, "/schedules", limit=4, after=after)
-        seen += [schedule["name"] for schedule in document["schedules"]]
-        after = document["next"]
-    assert seen == ALL
+    assert [one["name"] for one in await read_pages(rooms, "/schedules", "schedules", limit=4)] == ALL
     assert "No schedule matches" in await page_of(rooms, "/schedules?q=nothing")
     for path in ("/schedules?state=tired", "/schedules/flights.hourly?before=yesterday"):
         answer = await rooms.get(path)

@@ -30,10 +30,8 @@ from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
 
 _TICK_TONES = {
-    TickStatus.FIRED: "good",
-    TickStatus.CAUGHT_UP: "good",
-    TickStatus.TRIGGERED: "live",
-    TickStatus.WAITING: "live",
+    **dict.fromkeys((TickStatus.FIRED, TickStatus.CAUGHT_UP), "good"),
+    **dict.fromkeys((TickStatus.TRIGGERED, TickStatus.WAITING), "live"),
     TickStatus.COALESCED: "soft",
     TickStatus.SKIPPED: "warning",
 }

@@ -1,7 +1,7 @@
 """Pages of statistics: the overview with what needs somebody, and the job types with their trends, versions
 and causes of death."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -16,15 +16,8 @@ from warrener.web.charts.picture import Picture
 from warrener.web.charts.small import draw_sparkline
 from warrener.web.page import PageRequest, View, page
 
-_PAGES_OF_NEEDS: Mapping[NeedKind, str] = {
-    NeedKind.BREAKERS: "/breakers",
-    NeedKind.INCIDENTS: "/incidents",
-    NeedKind.QUEUES: "/queues",
-    NeedKind.AGENTS: "/agents?state=silent",
-    NeedKind.SCHEDULES: "/schedules?state=overdue",
-    NeedKind.DEAD_LETTERS: "/dead-letters",
-}
-"""The page that lists all of a kind."""
+_FILTERS_OF_NEEDS = {NeedKind.AGENTS: "?state=silent", NeedKind.SCHEDULES: "?state=overdue"}
+"""The filter of the page that lists all of a kind; none: the page lists no others."""
 _MAX_MARKS = 12
 _SAME_DEPLOY = timedelta(hours=1)
 _MAX_BARS = 84  # a phone shows them, three pixels each
@@ -58,12 +51,12 @@ async def show_overview(request: PageRequest) -> View:
 
 def _need_address(need: Need, subject: NeedSubject | None = None) -> str:
     """The page of one trouble; without one, that of all, unless there is only one. Breakers have one page."""
-    all_of_kind = _PAGES_OF_NEEDS[need.kind]
+    path = f"/{need.kind.value.replace('_', '-')}"
     if subject is None and len(need.subjects) == 1:
         subject = need.subjects[0]
     if subject is None or need.kind is NeedKind.BREAKERS:
-        return all_of_kind
-    return f"{all_of_kind.partition('?')[0]}/{quote(subject.key or NO_CAUSE, safe='')}"
+        return path + _FILTERS_OF_NEEDS.get(need.kind, "")
+    return f"{path}/{quote(subject.key or NO_CAUSE, safe='')}"
 
 
 @page("/job-types", topics=("jobs",))

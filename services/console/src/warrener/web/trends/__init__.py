@@ -1,1 +1,0 @@
-"""Trends: series of ended jobs over a window of time, and deploys."""
