@@ -1,211 +1,120 @@
-"""A ledger in memory: the port's rules in their plainest form, without threads, so that virtual time can
-drive it.
+"""The SQLite ledger that ships, in memory and without threads, so that virtual time can drive it.
 
-It follows the rules of `tests/conformance/test_ledger*.py` as far as they do not need SQL: a statement is an
-effect by name.
+A handler's statement is an effect by name, which counts once the completion is recorded. Handlers do not wait
+for each other's transactions, as in PostgreSQL.
 """
 
-import json
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger import (
-    Claim,
-    ClaimResult,
-    ClaimStatus,
-    Completion,
-    DeletedRows,
-    Failure,
-    Renewal,
-    SavedCheckpoint,
-)
-from warrener_agent.ledger.port import HOLDER_MARK, PROCESS_MARK, LedgerUnavailable
-from warrener_agent.ledger.rows import highest_attempts
+from warrener_agent.ledger import Claim, Completion, LedgerUnavailable
+from warrener_agent.ledger.sqlite import SqliteLedger, read_completions
+from warrener_agent.ledger.sqlite_files import FileWorker, LedgerFiles
 from warrener_runtime.clock import Clock, SystemClock
 
-
-@dataclass(slots=True)
-class Entry:
-    """One job: the highest attempt claimed, who holds it until when, and its end."""
-
-    attempt: int = 0
-    next_attempt: int | None = None  # waits until this one is let go or its lease has ended
-    holder: str | None = None
-    until: datetime | None = None
-    cancelled: bool = False
-    completion: Completion | None = None
-    failure: Failure | None = None
-    checkpoint: SavedCheckpoint | None = None
+R = TypeVar("R")
+IN_MEMORY = Path(":memory:")
 
 
-class MemoryLedger:
-    """Shared by all agents of a simulation."""
+class Entry(NamedTuple):
+    """The ledger's knowledge of one job."""
+
+    holder: str | None
+    failure: str | None
+    completion: Completion | None
+
+
+class Entries:
+    """The rows of the ledger, by job."""
+
+    def __init__(self, files: LedgerFiles) -> None:
+        self._files = files
+
+    def get(self, job_id: UUID) -> Entry | None:
+        query = "SELECT agent_id, failure FROM warrener_claims WHERE job_id = ?"
+        for holder, failure in self._files.claims.execute(query, (str(job_id),)).fetchall():
+            return Entry(holder, failure, read_completions(self._files, [job_id]).get(job_id))
+        return None
+
+    def __getitem__(self, job_id: UUID) -> Entry:
+        if (entry := self.get(job_id)) is None:
+            raise KeyError(job_id)
+        return entry
+
+
+class InlineWorker(FileWorker):
+    """Works at once, in the event loop."""
+
+    def __init__(self, files: LedgerFiles) -> None:
+        super().__init__("inline", IN_MEMORY, lambda: files)
+        self.memory = self.files = files
+
+    async def run(self, work: Callable[[LedgerFiles], R]) -> R:
+        return work(self.memory)
+
+    def submit(self, work: Callable[[LedgerFiles], None]) -> None:
+        work(self.memory)
+
+
+class MemoryLedger(SqliteLedger):
+    """Shared by all agents of a simulation; `away`: it does not answer."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
-        self.entries: dict[UUID, Entry] = {}
-        self.effects: list[tuple[UUID, str]] = []
+        super().__init__(IN_MEMORY)
         self.away = False
+        self._clock = clock or SystemClock()
+        self.files = LedgerFiles(IN_MEMORY, IN_MEMORY)
+        self.entries = Entries(self.files)
+        self.files.effects.execute("CREATE TABLE effects (job_id TEXT, effect TEXT)")
+        self._worker = self._lock._worker = worker = InlineWorker(self.files)
+        self._lock.run = worker.run
+
+    def _now(self) -> datetime:
+        return self._clock.now()
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    async def ping(self) -> None:
-        self.answer()
-
-    def answer(self) -> None:
+    async def _run(self, work: Callable[[LedgerFiles], R]) -> R:
         if self.away:
             raise LedgerUnavailable("expected a database, got none")
-
-    async def time(self) -> datetime:
-        return self._clock.now()
-
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
-        self.answer()
-        now = self._clock.now()
-        until = now + lease
-        wanted = {claim: self._claim(claim, agent_id, now, until) for claim in highest_attempts(claims)}
-        return [wanted.get(claim) or self._claim(claim, agent_id, now, until) for claim in claims]
-
-    def _claim(self, claim: Claim, agent_id: str, now: datetime, until: datetime) -> ClaimResult:
-        entry = self.entries.setdefault(claim.job_id, Entry())
-        if entry.completion is not None:
-            return ClaimResult(ClaimStatus.COMPLETED, entry.completion)
-        if entry.cancelled:
-            return ClaimResult(ClaimStatus.CANCELLED)
-        if claim.attempt < (entry.next_attempt or entry.attempt):
-            return ClaimResult(ClaimStatus.SUPERSEDED if claim.attempt < entry.attempt else ClaimStatus.HELD)
-        if claim.attempt == entry.attempt and entry.failure is not None:
-            return ClaimResult(ClaimStatus.FAILED, failure=entry.failure)
-        free = entry.holder in (None, agent_id) or entry.until is None or entry.until <= now
-        if not free:
-            if claim.attempt > entry.attempt:
-                entry.next_attempt = claim.attempt
-            return ClaimResult(ClaimStatus.HELD)
-        entry.attempt, entry.holder, entry.until, entry.failure = claim.attempt, agent_id, until, None
-        entry.next_attempt = None
-        return ClaimResult(ClaimStatus.GRANTED, checkpoint=entry.checkpoint)
-
-    async def renew(
-        self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
-    ) -> Renewal:
-        self.answer()
-        until = self._clock.now() + lease
-        renewed = {
-            claim.job_id
-            for claim in claims
-            if self._holds(claim, agent_id)
-            and (even_awaited or self.entries[claim.job_id].next_attempt is None)
-        }
-        for job_id in renewed:
-            self.entries[job_id].until = until
-        return Renewal(renewed)
-
-    async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
-        self.answer()
-        return {one.job_id for one in completions if self.record(one, agent_id, [])}
-
-    def record(self, completion: Completion, agent_id: str, effects: list[str]) -> bool:
-        """The completion and its effects, together or not at all."""
-        if not self._holds(Claim(completion.job_id, completion.attempt), agent_id):
-            return False
-        self.entries[completion.job_id].completion = completion
-        self.effects += [(completion.job_id, effect) for effect in effects]
-        return True
-
-    async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        self.answer()
-        mine = [one for one in failures if self._holds(Claim(one.job_id, one.attempt), agent_id)]
-        for one in mine:
-            self.entries[one.job_id].failure, self.entries[one.job_id].holder = one, None
-        return {one.job_id for one in mine}
-
-    async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        self.answer()
-        failed: set[UUID] = set()
-        for one in failures:
-            entry = self.entries.get(one.job_id)
-            if (
-                entry is None
-                or entry.holder in (None, agent_id)
-                or not self._holds(Claim(one.job_id, one.attempt), entry.holder)
-            ):
-                continue
-            holder = entry.holder.partition(PROCESS_MARK)[0]
-            if holder == agent_id.partition(PROCESS_MARK)[0] or (
-                entry.until is not None and entry.until <= self._clock.now()
-            ):
-                details = json.loads(json.dumps(one.details).replace(HOLDER_MARK, holder))
-                entry.failure, entry.holder = replace(one, details=details), None
-                failed.add(one.job_id)
-        return failed
-
-    async def save_checkpoints(
-        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
-    ) -> set[UUID]:
-        self.answer()
-        mine = [one for one in checkpoints if self._holds(Claim(one.job_id, one.attempt), agent_id)]
-        for one in mine:
-            self.entries[one.job_id].checkpoint = one
-        return {one.job_id for one in mine}
-
-    async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
-        self.answer()
-        for claim in claims:
-            if self._holds(claim, agent_id):
-                self.entries[claim.job_id].holder = None
-
-    async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
-        self.answer()
-        for job_id in job_ids:
-            entry = self.entries.setdefault(job_id, Entry())
-            entry.cancelled = entry.completion is None
-
-    def transaction(
-        self, claim: Claim, *, agent_id: str, time_left: float = inf
-    ) -> AbstractAsyncContextManager["MemoryTransaction"]:
-        del time_left
-        return self._transaction(claim.job_id, agent_id)
+        return await super()._run(work)
 
     @asynccontextmanager
-    async def _transaction(self, job_id: UUID, agent_id: str) -> AsyncGenerator["MemoryTransaction"]:
-        self.answer()
-        yield MemoryTransaction(self, agent_id)
+    async def transaction(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] - another OpenTransaction
+        self, claim: Claim, *, agent_id: str, time_left: float = inf
+    ) -> "AsyncGenerator[MemoryTransaction]":
+        await self.ping()
+        yield MemoryTransaction(self, claim, agent_id)
 
-    async def delete_old(
-        self, before: datetime, *, after: datetime | None = None, limit: int = 1000
-    ) -> DeletedRows:
-        return DeletedRows()
-
-    def _holds(self, claim: Claim, agent_id: str) -> bool:
-        entry = self.entries.get(claim.job_id)
-        return (
-            entry is not None
-            and entry.completion is None
-            and not entry.cancelled
-            and (entry.attempt, entry.holder) == (claim.attempt, agent_id)
-        )
+    @property
+    def effects(self) -> list[tuple[UUID, str]]:
+        rows = self.files.effects.execute("SELECT job_id, effect FROM effects")
+        return [(UUID(job), effect) for job, effect in rows]
 
 
 class MemoryTransaction:
     """Effects that count once the completion is recorded."""
 
-    def __init__(self, ledger: MemoryLedger, agent_id: str) -> None:
-        self._ledger, self._agent_id = ledger, agent_id
-        self._pending: list[str] = []
+    def __init__(self, ledger: MemoryLedger, claim: Claim, agent_id: str) -> None:
+        self._ledger, self._claim, self._agent_id = ledger, claim, agent_id
+        self._pending: list[tuple[str, str]] = []
 
     async def execute(
         self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
     ) -> list[Mapping[str, Any]]:
-        self._pending.append(statement)
+        self._pending.append((str(self._claim.job_id), statement))
         return []
 
     async def complete(self, completion: Completion) -> bool:
-        self._ledger.answer()
-        return self._ledger.record(completion, self._agent_id, self._pending)
+        await self._ledger.ping()
+        files = self._ledger.files
+        assert files.begin()
+        files.effects.executemany("INSERT INTO effects VALUES (?, ?)", self._pending)
+        return files.record(completion, self._claim, self._agent_id)

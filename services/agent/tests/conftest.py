@@ -45,3 +45,10 @@ def load_handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], A
     yield load
     for module in loaded:
         del sys.modules[module]
+
+
+@pytest.fixture
+def agent(load_handlers: Callable[[str], Agent]) -> Iterator[Agent]:
+    """Serves the handlers of `agent_handlers`."""
+    yield load_handlers("agent_handlers")
+    sys.modules["agent_handlers"].release.set()

@@ -128,9 +128,11 @@ class Stage:
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 
-    async def dispatch_traced(self, job_type: str, context: TraceContext) -> UUID:
+    async def dispatch_traced(
+        self, job_type: str, context: TraceContext, arguments: dict[str, Any] | None = None
+    ) -> UUID:
         """The same within a trace."""
-        event = self.dispatched(job_type).model_copy(update={"traceparent": context.traceparent})
+        event = dispatched(job_type, arguments).model_copy(update={"traceparent": context.traceparent})
         assert await self.bus.publish([build_message(event)]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 

@@ -8,16 +8,11 @@ from typing import cast
 from uuid import UUID
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from services.agent.tests.stage import WAIT, FaultyBus, HandlerRig, HastenedClock, Stage, UnpluggedLedger
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
 from warrener_agent.decisions.outcomes import abandoned_outcome, failure_to_record
-from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import Ledger, connected_ledger, open_ledger
 from warrener_agent.ledger.port import Claim, ClaimStatus
@@ -45,15 +40,13 @@ WORK = "warrener.queue.default"
 # -- what is said ------------------------------------------------------------------------------------------
 
 
-async def test_an_agent_announces_what_it_can_before_it_receives(stage: Stage, rig: HandlerRig) -> None:
-    await stage.enter(rig.agent)
+async def test_an_agent_announces_what_it_can_and_a_job_succeeds_and_is_acknowledged(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    one = await stage.enter(rig.agent, agent_announce_delay=600.0)
     announced = await stage.wait_for_event(AgentAnnounced)
     assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "write", "fail"}
     assert announced.data.queues == ("default",)
-
-
-async def test_a_job_succeeds_and_its_delivery_is_acknowledged(stage: Stage, rig: HandlerRig) -> None:
-    one = await stage.enter(rig.agent, agent_announce_delay=600.0)
     reported = await stage.succeed("greet", {"name": "Ada"})
     assert (reported.result, reported.attempt, reported.recorded_attempt) == ("Hello, Ada!", 1, 1)
     assert reported.started_at <= reported.finished_at
@@ -183,33 +176,6 @@ async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Sta
 # -- once --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("executor", ["coroutine", "thread"])
-async def test_a_handlers_spans_hang_under_its_attempt_and_it_may_speak_of_the_attempts_own(
-    stage: Stage, executor: ExecutorName
-) -> None:
-    telemetry, agent, steps = Telemetry.in_memory("agent"), Agent(), InMemorySpanExporter()
-    handlers = TracerProvider()
-    handlers.add_span_processor(SimpleSpanProcessor(steps))
-
-    async def traced() -> None:
-        trace.get_current_span().set_attribute("rows", 3)
-        with handlers.get_tracer("handler").start_as_current_span("step"):
-            pass
-
-    agent.job("traced", executor=executor)(traced)
-    one = await stage.enter(agent, telemetry=telemetry)
-    await stage.succeed("traced")
-    await one.drain()
-    attempt = next(span for span in telemetry.spans() if span.name == "attempt traced")
-    (step,) = steps.get_finished_spans()
-    context = attempt.get_span_context()
-    assert context is not None
-    assert step.parent is not None
-    assert (step.parent.trace_id, step.parent.span_id) == (context.trace_id, context.span_id)
-    assert attempt.attributes is not None
-    assert (attempt.attributes["rows"], attempt.attributes["warrener.outcome"]) == (3, "succeeded")
-
-
 async def test_g4_effects_result_and_child_jobs_come_together_and_nothing_stays_of_a_failure(
     stage: Stage, rig: HandlerRig
 ) -> None:
@@ -315,22 +281,17 @@ async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
 # -- time, stopping and draining ---------------------------------------------------------------------------
 
 
-async def test_a_timeout_is_a_failure_that_may_be_retried(stage: Stage, rig: HandlerRig) -> None:
-    await stage.enter(rig.agent)
-    error = (await stage.fail("wait", timeout=timedelta(milliseconds=50))).error
-    assert (error.kind, error.retryable) == ("timeout", True)
-    assert "within its timeout of 0.05 s" in error.message, "as declared, not what was left of it"
-
-
-async def test_an_attempt_that_comes_after_its_jobs_deadline_does_not_start_its_handler(
+async def test_a_timeout_is_a_failure_that_may_be_retried_and_after_its_deadline_no_job_starts(
     stage: Stage, rig: HandlerRig
 ) -> None:
     await stage.enter(rig.agent)
     deadline = datetime(2026, 1, 1, tzinfo=UTC)
-    job = await stage.dispatch("wait", deadline=deadline)
-    error = (await stage.wait_for_event(AttemptFailed, job)).data.error
+    error = (await stage.fail("wait", deadline=deadline)).error
     assert "by the deadline of its job, 2026-01-01T00:00:00+00:00" in error.message
     assert not rig.calls
+    error = (await stage.fail("wait", timeout=timedelta(milliseconds=50))).error
+    assert (error.kind, error.retryable) == ("timeout", True)
+    assert "within its timeout of 0.05 s" in error.message, "as declared, not what was left of it"
 
 
 async def test_g6_what_comes_too_early_goes_to_a_delay_queue_again(stage: Stage, rig: HandlerRig) -> None:

@@ -11,9 +11,7 @@ from services.agent.tests.test_heartbeat import agent_context, run_since_now
 from warrener_agent import Agent, JobContext
 from warrener_agent.leases import BlockedLoopLeases, LeaseState, is_due, must_end
 from warrener_agent.ledger import DeletedRows, Ledger, connected_ledger, open_ledger
-from warrener_agent.settings import AgentSettings
 from warrener_contracts.events import AttemptSucceeded
-from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
 
 # -- while the event loop is blocked (guarantee G3) ---------------------------------------------------------
@@ -53,26 +51,32 @@ async def test_g3_of_a_blocked_loop_what_is_at_work_keeps_its_claim_and_what_sta
     assert run.held_after_block is is_working
 
 
-def test_g3_a_lease_is_renewed_from_outside_the_loop_when_the_loop_has_missed_it() -> None:
-    assert not is_due([LeaseState(4.3, is_working=True)], lease=6.0)
-    assert is_due([LeaseState(5.0, is_working=True), LeaseState(3.8, is_working=False)], lease=6.0)
-    assert not is_due([LeaseState(-1.0, is_working=True, refused=True)], lease=6.0), (
-        "it would be refused again"
-    )
+def at_work(left: float, *, refused: bool = False) -> LeaseState:
+    return LeaseState(left, is_working=True, refused=refused)
 
 
-def test_g3_a_process_ends_for_the_lease_of_a_handler_at_work() -> None:
-    assert must_end(
-        [LeaseState(5.0, is_working=True), LeaseState(1.4, is_working=True, refused=True)], lease=6.0
-    )
-    assert not must_end([LeaseState(1.6, is_working=True), LeaseState(-3.0, is_working=False)], lease=6.0)
+def still(left: float) -> LeaseState:
+    return LeaseState(left, is_working=False)
 
 
-def test_g3_a_process_that_the_machine_gives_no_time_may_renew_a_lease_until_a_tenth_is_left() -> None:
-    late = LeaseState(0.7, is_working=True)
-    assert not must_end([late], lease=6.0, starved=True)
-    assert must_end([late, late._replace(refused=True)], lease=6.0, starved=True)
-    assert must_end([late, late._replace(left=0.6)], lease=6.0, starved=True), "the next look may be too late"
+@pytest.mark.parametrize(
+    ("leases", "due", "ends", "ends_starved"),
+    [
+        ([at_work(4.3)], False, False, False),
+        ([at_work(5.0), still(3.8)], True, False, False),  # the loop has missed its renewal
+        ([at_work(-1.0, refused=True)], False, True, True),  # it would be refused again
+        ([at_work(5.0), at_work(1.4, refused=True)], False, True, True),
+        ([at_work(1.6), still(-3.0)], True, False, False),
+        ([at_work(0.7)], True, True, False),  # it may renew until a tenth is left
+        ([at_work(0.7), at_work(0.6)], True, True, True),  # the next look may be too late
+    ],
+)
+def test_g3_a_lease_is_renewed_from_outside_the_loop_and_a_process_ends_for_that_of_a_handler_at_work(
+    leases: list[LeaseState], *, due: bool, ends: bool, ends_starved: bool
+) -> None:
+    assert is_due(leases, lease=6.0) is due
+    assert must_end(leases, lease=6.0) is ends
+    assert must_end(leases, lease=6.0, starved=True) is ends_starved
 
 
 # -- deletion of old rows -----------------------------------------------------------------------------------
@@ -108,11 +112,3 @@ async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage,
         ledger.has_forgotten.clear()
         await clock.advance(3600.0)
     assert ledger.forgot[:3] == [began - WEEK + timedelta(hours=hours) for hours in range(3)]
-
-
-def test_a_ledger_that_forgets_sooner_than_a_message_lives_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("WARRENER_AGENT_CLAIM_RETENTION", "3600")
-    with pytest.raises(SettingsError, match="WARRENER_AGENT_CLAIM_RETENTION: expected at least 2 h"):
-        load(AgentSettings)

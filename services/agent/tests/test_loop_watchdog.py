@@ -16,33 +16,39 @@ from warrener_agent import Agent, gil_stall_watcher
 from warrener_agent.loop_watchdog import LoopStallDetector, SlotLimiter, stall_limit
 from warrener_agent.run_table import RunTable
 
+Look = tuple[float, bool, Any]
+"""When a watcher looks, whether the loop has turned since, and what it is at."""
+SPINS = [(1 + second, False, "spins") for second in range(10)]
 
-def seen(*looks: tuple[float, bool, Any]) -> list[bool]:
-    """What a watcher says, whose limit is 10 seconds and who looks every second; looks are when, whether the
-    loop has turned since, and what it is at."""
+
+@pytest.mark.parametrize(
+    ("looks", "blocked"),
+    [
+        ([(0, True, None), *SPINS, (11, False, "spins")], True),
+        ([(0, True, None), *SPINS], False),
+        ([(second, second % 8 == 0, "spins") for second in range(100)], False),
+        ([(second, second % 8 == 0, None) for second in range(100)], False),
+        ([(0, True, None), *((1 + second, False, second // 8) for second in range(100))], False),
+        ([(0, True, None), (1, False, "spins"), (3601, False, "spins"), (3602, True, None)], False),
+        ([(-1, True, None), *((second * 60, False, "spins") for second in range(5))], False),
+    ],
+    ids=[
+        "at one thing for longer than the limit",
+        "at one thing for as long",
+        "it turns once in a while, in a task",
+        "it turns once in a while, in no task",
+        "from one thing to the next it is slow",
+        "frozen for an hour in the midst of a turn",
+        "four times frozen, it counts for 8 s at most",
+    ],
+)
+def test_4_a_loop_that_is_at_one_thing_for_longer_than_somebody_could_see_is_blocked(
+    looks: list[Look], *, blocked: bool
+) -> None:
     detector = LoopStallDetector(limit=10.0, max_step=2.0)
-    return [detector.check(now, turned=turned, activity=activity) for now, turned, activity in looks]
-
-
-def test_4_a_loop_that_is_at_one_thing_for_longer_than_the_limit_is_blocked() -> None:
-    output = seen((0, True, None), *((1 + second, False, "spins") for second in range(11)))
-    assert output == [*[False] * 11, True], "11 s of silence, of which the first look saw the beginning"
-
-
-@pytest.mark.parametrize("activity", ["spins", None], ids=["in a task", "in no task"])
-def test_4_a_loop_that_turns_once_in_a_while_is_not(activity: str | None) -> None:
-    assert not any(seen(*((second, second % 8 == 0, activity) for second in range(100))))
-
-
-def test_4_a_loop_that_goes_from_one_thing_to_the_next_is_slow_and_not_blocked() -> None:
-    assert not any(seen((0, True, None), *((1 + second, False, second // 8) for second in range(100))))
-
-
-def test_4_what_nobody_was_awake_to_see_does_not_count() -> None:
-    frozen = [(0, True, None), (1, False, "spins"), (3601, False, "spins"), (3602, True, None)]
-    assert not any(seen(*frozen)), "frozen for an hour in the midst of a turn, and well afterwards"
-    often = [(second * 60, False, "spins") for second in range(5)]
-    assert not any(seen((-1, True, None), *often)), "four times frozen: 8 s at most"
+    seen = [detector.check(now, turned=turned, activity=activity) for now, turned, activity in looks]
+    assert any(seen) is blocked
+    assert not any(seen[:-1])
 
 
 def test_4_a_loop_that_the_machine_gives_no_time_is_not_blocked() -> None:
@@ -109,10 +115,13 @@ def test_4_a_process_that_the_machine_gives_no_time_is_not_ended_for_it() -> Non
     assert float(share) > 0.5
 
 
-def test_4_a_call_that_computes_and_lets_nobody_else_run_gets_no_more_time_on_a_busy_machine() -> None:
-    """It would outlive its leases, and another agent run its jobs beside it."""
+def test_4_only_what_waits_for_the_machine_gets_more_time() -> None:
+    """A call that computes and lets nobody else run would outlive its leases, and another agent run its jobs
+    beside it. No loop is called blocked for good within two leases."""
     assert gil_stall_watcher.end_time(100, owed=30, computed=0.2) == 130
     assert gil_stall_watcher.end_time(100, owed=30, computed=0.6) == 100
+    assert stall_limit(30.0, lease=6.0) == 30.0
+    assert stall_limit(5.0, lease=6.0) == 12.0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone counts the switches of a thread")
@@ -149,11 +158,6 @@ def test_4_pressure_on_the_control_group_counts_as_waiting(
         waits.append(wait.seconds())
     assert waits == [0.0, 2.0, 0.0, 1.5]
     assert wait.share > 0.5, "in a moment"
-
-
-def test_4_no_loop_is_called_blocked_for_good_within_two_leases() -> None:
-    assert stall_limit(30.0, lease=6.0) == 30.0
-    assert stall_limit(5.0, lease=6.0) == 12.0
 
 
 @pytest.mark.parametrize(("blocked_after", "watchers"), [(30.0, 1), (0.0, 0)])

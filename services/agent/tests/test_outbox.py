@@ -1,11 +1,12 @@
-"""A queue that refuses messages delays only those, and does not keep the agent from ending."""
+"""A refused or failed report delays only itself, and does not keep the agent from ending."""
 
 import asyncio
 from collections.abc import Iterator
 from uuid import uuid4
 
+import asyncpg
 import pytest
-from services.agent.tests.stage import WAIT, Stage
+from services.agent.tests.stage import WAIT, HandlerRig, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_contracts import topology
@@ -125,3 +126,23 @@ async def test_3_what_the_broker_returns_is_declared_and_published_again(stage: 
     assert len(stage.of(AttemptSucceeded, held)) == 1
     await stage.leave(one)
     assert stage.broker.ready(dispatch_queue("default").name) == 0, "it was acknowledged"
+
+
+async def test_g1_an_outcome_that_met_an_unexpected_error_is_reported_when_the_error_is_gone(
+    stage: Stage, rig: HandlerRig, postgres_url: str
+) -> None:
+    stage.ledger_url = postgres_url
+    await stage.enter(rig.agent)
+    job = await stage.dispatch("wait")
+    await rig.begun.get()
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        refuse = f"CHECK (job_id <> '{job}' OR finished_at IS NULL)"
+        await connection.execute(f"ALTER TABLE warrener_ledger ADD CONSTRAINT refused {refuse}")
+        rig.go_on.set()
+        await stage.succeed("greet", {"name": "not held up"})
+        assert not stage.of(AttemptSucceeded, job), "it cannot be recorded"
+        await connection.execute("ALTER TABLE warrener_ledger DROP CONSTRAINT refused")
+    finally:
+        await connection.close()
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1

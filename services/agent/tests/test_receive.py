@@ -13,9 +13,8 @@ import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, LedgerProxy, Stage, dispatched
 from services.agent.tests.test_heartbeat import agent_context
 
-from warrener_agent import Agent, JobContext, JobDefinitionError, wiring
+from warrener_agent import Agent, JobContext, wiring
 from warrener_agent.decisions.intake import arrival_time
-from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
@@ -156,23 +155,6 @@ async def test_a_handler_that_cannot_be_stopped_keeps_its_part_of_the_slot(stage
     assert running.free("default") == 2
 
 
-@pytest.mark.parametrize("executor", ["thread", "process"])
-def test_only_coroutines_share_a_message(executor: ExecutorName) -> None:
-    agent = Agent()
-    with pytest.raises(JobDefinitionError, match=f"dispatch_batch .* got it with executor {executor}"):
-        agent.job("sums", executor=executor, dispatch_batch=2)(_sums)
-    with pytest.raises(JobDefinitionError, match=r"dispatch_batch: .* 64, got 65"):
-        agent.job("greet", dispatch_batch=65)(_greet)
-
-
-def _sums() -> int:
-    return 1
-
-
-async def _greet() -> str:
-    return str(uuid4())
-
-
 # -- delayed attempts at an agent whose clock is wrong (point 4 of "under strain") --------------------------
 
 SENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -200,12 +182,8 @@ def test_4_a_wake_up_ends_in_time_whatever_the_clock_of_the_agent_is_behind(
     else:
         raise AssertionError(f"expected it to begin, got one that circles until {true - SENT}")
     assert -0.3 <= (true - SENT).total_seconds() - delay <= 6.0
-
-
-def test_one_that_waited_long_in_its_queue_is_not_early_by_a_clock_that_is_right() -> None:
-    event = delayed(600.0)
-    now = SENT + timedelta(hours=1)
-    assert not is_early(event, arrival_time(event, now, returned=True))
+    waited_long = arrival_time(delayed(600.0), SENT + timedelta(hours=1), returned=True)
+    assert not is_early(delayed(600.0), waited_long), "in its queue, by a clock that is right"
 
 
 # -- attempts that another process may have begun ------------------------------------------------------------

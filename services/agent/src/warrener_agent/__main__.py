@@ -37,8 +37,7 @@ def main() -> NoReturn:
             agent_queues=tuple(options.queue) if options.queue else None,
             agent_slots=options.slots,
         )
-        modules = options.modules or settings.agent_modules
-        served = _load(modules)
+        served = _load(options.modules or settings.agent_modules)
     except (SettingsError, AgentNotFound) as error:
         print(f"warrener-agent cannot start:\n{error}", file=sys.stderr)
         sys.exit(2)

@@ -1,19 +1,42 @@
 """The declarations of an agent: its job types, programs and schedules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from warrener_agent.definitions.job import Errors, ExecutorName, JobDefinition, JobOptions, define_job
 from warrener_agent.definitions.program import Program, program_handler
-from warrener_agent.definitions.schedules import ScheduleOptions, declare_schedule, resolve_definition
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.events import ScheduleDeclaration
-from warrener_contracts.policy import Guarantee
+from warrener_contracts.policy import Guarantee, PolicyOverrides
+from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, Rule, ScheduleChoices, expand_short_rule
+from warrener_contracts.templates import has_placeholders
+from warrener_contracts.triggers import TriggerRule
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The options of a schedule in the code; omitted ones have their defaults.
+
+    One of `rule`, `cron`, `every`, `at` and `after`, with the options of that one, sets the times.
+    """
+
+    rule: Rule
+    cron: str
+    every: timedelta | float | str
+    anchor: datetime
+    offset: timedelta | float | str
+    at: datetime
+    after: timedelta | float | str
+    timezone: str
+    arguments: Mapping[str, Any]
+    queue: str
+    policy: PolicyOverrides
+    choices: ScheduleChoices
 
 
 class Agent:
@@ -125,11 +148,11 @@ class Agent:
         """
 
         if job_type in self._definitions:
-            self._add_schedule(declare_schedule(name, self._definitions[job_type], revision, options))
+            self._add_schedule(_declare_schedule(name, self._definitions[job_type], revision, options))
 
         def declare(handler: F) -> F:
-            definition = resolve_definition(name, self._definitions.values(), handler, job_type)
-            self._add_schedule(declare_schedule(name, definition, revision, options))
+            definition = _resolve_definition(name, self._definitions.values(), handler, job_type)
+            self._add_schedule(_declare_schedule(name, definition, revision, options))
             return handler
 
         return declare
@@ -156,3 +179,51 @@ class Agent:
                 "another name"
             )
         self._definitions[definition.name] = definition
+
+
+def _declare_schedule(
+    name: str, definition: JobDefinition, revision: int, options: ScheduleOptions
+) -> ScheduleDeclaration:
+    known = ScheduleOptions.__annotations__
+    if unknown := sorted(options.keys() - known):
+        raise JobDefinitionError(
+            f"schedule {name}: expected options among {', '.join(sorted(known))}, got {', '.join(unknown)}"
+        )
+    given = dict(options)
+    try:
+        values = {word: value for word, value in given.items() if word not in SHORT_RULE_FIELDS}
+        values |= {"name": name, "job_type": definition.name, "rule": expand_short_rule(given)}
+        declaration = ScheduleDeclaration.model_validate({"schedule": values, "revision": revision})
+        rule, arguments = declaration.schedule.rule, declaration.schedule.arguments
+        has_event = isinstance(rule, TriggerRule) and rule.event_argument is not None
+        if not has_event and not has_placeholders(arguments):  # else ticks add to them: each job is checked
+            definition.signature.read(arguments)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
+            for found in error.errors(include_url=False)
+        )
+        raise JobDefinitionError(f"schedule {name}: {problems}") from error
+    except ValueError as error:
+        raise JobDefinitionError(f"schedule {name}: {error}") from error
+    return declaration
+
+
+def _resolve_definition(
+    name: str, definitions: Iterable[JobDefinition], handler: object, job_type: str | None
+) -> JobDefinition:
+    """Return the job type of a schedule. Raises JobDefinitionError unless there is exactly one."""
+    found = [
+        definition
+        for definition in definitions
+        if (definition.handler is handler if job_type is None else definition.name == job_type)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if job_type is not None:
+        raise JobDefinitionError(f"schedule {name}: expected a job type of this agent, got {job_type!r}")
+    found_names = ", ".join(definition.name for definition in found) or "none: put it above @agent.job(...)"
+    raise JobDefinitionError(
+        f"schedule {name}: expected the handler of one job type, got that of {found_names}"
+        + ("; say job_type" if found else "")
+    )

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 
-from warrener_agent.decisions.breakers import BreakerFilter
-from warrener_agent.executors.restarts import Restarts
+from warrener_agent.decisions.intake import BreakerFilter
+from warrener_agent.executors.isolated import Restarts
 from warrener_agent.ledger.port import Ledger
 from warrener_agent.metrics import AgentMetrics
 from warrener_agent.run_table import RunTable

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from contextvars import copy_context
-from dataclasses import replace
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.attempt_lines import AttemptLines
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, HandlerReturned, describe_error
 from warrener_agent.decisions.outcomes import (
@@ -25,12 +24,13 @@ from warrener_agent.decisions.outcomes import (
 )
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
 from warrener_agent.executors.base import Execution, Executor, HandlerCall
-from warrener_agent.executors.coroutine import LeaseEnded
 from warrener_agent.executors.flight_record import with_progress
+from warrener_agent.executors.in_agent import LeaseEnded
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
 from warrener_agent.log_buffer import AttemptLogSink
 from warrener_agent.log_publisher import LogPublisher
+from warrener_agent.metrics import AttemptLines
 from warrener_agent.progress import CheckpointSaver, Progress, ProgressPublisher
 from warrener_agent.report import AttemptReport, Reporter, TracedEnd
 from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, Run
@@ -94,7 +94,7 @@ class AttemptRunner(ManagedComponent):
     def begin(self, run: Run) -> None:
         """Start the attempt; it is in the table of runs from now on."""
         self.agent.running.add(run)
-        Attempt(self, run).start()
+        Attempt(self, run, _attempt_span(self, run)).start()
 
     async def count_attempts(self) -> None:
         """Log how many attempts had no log lines of their own."""
@@ -137,6 +137,7 @@ class AttemptRunner(ManagedComponent):
             await executor.close()
 
 
+@dataclass(eq=False, slots=True)
 class Attempt:
     """Runs a handler and submits its outcome, once, whatever happens.
 
@@ -145,31 +146,17 @@ class Attempt:
     that a handler does to its own task reaches the agent's part.
     """
 
-    __slots__ = (
-        "_execution",
-        "_facts",
-        "_handler_port",
-        "_has_line",
-        "_log",
-        "_over",
-        "_progress",
-        "_run",
-        "_runner",
-        "_scope",
-        "_span",
-    )
-
-    def __init__(self, runner: AttemptRunner, run: Run) -> None:
-        self._runner, self._run = runner, run
-        self._span = _attempt_span(runner, run)
-        self._scope = copy_context()  # in which the span is the current one
-        self._facts: AttemptFacts | None = None
-        self._handler_port: LocalHandlerPort | None = None
-        self._progress: Progress | None = None
-        self._execution: Execution | None = None
-        self._log: AttemptLogSink | None = None
-        self._has_line = False  # True if a line about its start was written
-        self._over = False  # the outcome is decided, or the code that stops it will decide it
+    _runner: AttemptRunner
+    _run: Run
+    _span: Span
+    _scope: Context = field(default_factory=copy_context)  # in which the span is the current one
+    _facts: AttemptFacts | None = None
+    _handler_port: LocalHandlerPort | None = None
+    _progress: Progress | None = None
+    _execution: Execution | None = None
+    _log: AttemptLogSink | None = None
+    _has_line: bool = False  # True if a line about its start was written
+    _over: bool = False  # the outcome is decided, or the code that stops it will decide it
 
     def start(self) -> None:
         """Begin. The run must be in the table already."""
@@ -230,24 +217,23 @@ class Attempt:
                 self._report(timeout_outcome(data, facts, None, None))
                 return
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
-            progress = self._progress = Progress(runner.progress, run)
+            margin = STEP_MARGIN * runner.agent.settings.agent_claim_ttl
+            self._progress = Progress(runner.progress, run)
             handler_port = self._handler_port = LocalHandlerPort(
                 runner.agent.ledger,
                 run.claim,
                 runner.agent.holder_id,
                 run.context,
-                progress,
+                self._progress,
                 partial(runner.checkpoints.put, run),
                 lambda: timeout_at - runner.agent.clock.monotonic(),
+                run.baggage,
+                partial(run.lease_ended, runner.agent.clock.monotonic, margin),
             )
-            margin = STEP_MARGIN * runner.agent.settings.agent_claim_ttl
-            handler_port.baggage = run.baggage
-            handler_port.lease_check = partial(run.lease_ended, runner.agent.clock.monotonic, margin)
             run.is_off_loop = definition.executor != "coroutine"
-            executor = runner.executors[definition.executor]
-            log = self._log = runner.logs.open(run)
-            handler_call = HandlerCall(definition, facts, handler_port, log)
-            execution = self._scope.run(executor.begin, handler_call)
+            self._log = runner.logs.open(run)
+            handler_call = HandlerCall(definition, facts, handler_port, self._log)
+            execution = self._scope.run(runner.executors[definition.executor].begin, handler_call)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
             return
@@ -270,7 +256,12 @@ class Attempt:
         self._over = True
         assert self._handler_port is not None
         try:
-            ended = _handler_result(done)
+            try:
+                ended = done.result()
+            except (asyncio.CancelledError, LeaseEnded) as error:
+                # Not cancelled by the agent: the handler cancelled its own task. Or the lease ended before
+                # the first step, when nothing of the handler could turn the error into its result yet.
+                ended = describe_error(error)
             if not self._handler_port.close_unused():
                 self._runner.spawn(self._conclude(self._handler_port, ended))
             elif isinstance(ended, HandlerRaised):
@@ -405,7 +396,11 @@ class Attempt:
         agent.metrics.record_end(run, outcome, run.handler_ended_at)
         if self._log is not None:
             self._runner.logs.finish(self._log, urgent=not run.succeeded)
-        self._write_end(outcome)
+        lines = self._runner.lines
+        if self._has_line or (not run.succeeded and lines.take_failure()):
+            self._scope.run(lines.write_end, run.data, run.began_at, outcome)
+        else:
+            lines.ended += 1
         self._runner.reporter.submit(
             AttemptReport(
                 run.data,
@@ -419,18 +414,14 @@ class Attempt:
             )
         )
 
-    def _write_end(self, outcome: Outcome) -> None:
-        lines, run = self._runner.lines, self._run
-        if self._has_line or (not run.succeeded and lines.take_failure()):
-            self._scope.run(lines.write_end, run.data, run.began_at, outcome)
-        else:
-            lines.ended += 1
-
     def _end_span(self, outcome: Outcome) -> TracedEnd:
         """End the span, unless the ledger must say whether the attempt is still this agent's: if another has
         it, the supervisor has recorded the span of a lost attempt."""
         now = self._runner.agent.clock.now()
-        _describe_outcome(self._span, outcome)
+        self._span.set(names.OUTCOME, outcome_word(outcome))
+        if isinstance(outcome, FailedOutcome) and outcome.handler_signal is None:
+            error = outcome.error
+            self._span.fail(SpanFailure(error.type, error.message, raised=True, stacktrace=error.stack or ""))
         self._span.end_at(to_nanoseconds(now))
         if not isinstance(outcome, UnresolvedOutcome):
             self._span.finish()
@@ -464,20 +455,3 @@ def _attempt_shape(job_type: str, attempt: int, queue: str, agent_id: str) -> Sp
             names.AGENT_ID: agent_id,
         },
     )
-
-
-def _describe_outcome(span: Span, outcome: Outcome) -> None:
-    handler_signal = outcome.handler_signal if isinstance(outcome, FailedOutcome) else None
-    span.set(names.OUTCOME, outcome_word(outcome))
-    if isinstance(outcome, FailedOutcome) and handler_signal is None:
-        error = outcome.error
-        span.fail(SpanFailure(error.type, error.message, raised=True, stacktrace=error.stack or ""))
-
-
-def _handler_result(done: asyncio.Future[HandlerResult]) -> HandlerResult:
-    try:
-        return done.result()
-    except (asyncio.CancelledError, LeaseEnded) as error:
-        # Not cancelled by the agent: the handler cancelled its own task. Or the lease ended before the first
-        # step, when nothing of the handler was there yet to turn the error into its result.
-        return describe_error(error)

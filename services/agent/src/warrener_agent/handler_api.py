@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -28,57 +29,30 @@ from warrener_runtime.telemetry import TraceContext
 
 LEASE_ENDED = "expected a claim that holds, got one whose lease has ended; the attempt is stopped"
 
-Progress = Callable[[float, str], None]
-Save = Callable[[str], None]
 
-
+@dataclass(eq=False, slots=True)
 class LocalHandlerPort:
     """A `HandlerPort` in the agent's event loop. It must always be closed: by `async with`, or at once by
     `close_unused`."""
 
-    __slots__ = (
-        "_agent_id",
-        "_child_jobs",
-        "_claim",
-        "_closed",
-        "_context",
-        "_ledger",
-        "_progress",
-        "_save",
-        "_stack",
-        "_statements",
-        "_time_left",
-        "_transaction",
-        "baggage",
-        "heartbeat",
-        "lease_check",
-        "progress_value",
-        "stopping",
-    )
-
-    def __init__(  # noqa: PLR0917 - the parts of the agent that a handler may use
-        self,
-        ledger: Ledger,
-        claim: Claim,
-        agent_id: str,
-        context: TraceContext,
-        progress: Progress,
-        save: Save,
-        time_left: Callable[[], float],
-    ) -> None:
-        self._ledger, self._claim, self._agent_id, self._context = ledger, claim, agent_id, context
-        self._progress, self._save, self._time_left = progress, save, time_left
-        self._closed = False
-        self.progress_value: tuple[float, str] | None = None
-        self.heartbeat: HandlerHeartbeat | None = None  # if the job type has a heartbeat_timeout
-        self.stopping = False
-        self.baggage: str | None = None
-        self.lease_check: Callable[[], bool] | None = None  # True once the lease has ended
-        # Most handlers use none of these.
-        self._child_jobs: ChildJobs | None = None
-        self._stack: AsyncExitStack | None = None
-        self._transaction: OpenTransaction | None = None
-        self._statements: set[asyncio.Task[list[Mapping[str, Any]]]] | None = None
+    _ledger: Ledger
+    _claim: Claim
+    _agent_id: str
+    _context: TraceContext
+    _progress: Callable[[float, str], None]
+    _save: Callable[[str], None]
+    _time_left: Callable[[], float]
+    baggage: str | None = None
+    lease_check: Callable[[], bool] | None = None  # True once the lease has ended
+    heartbeat: HandlerHeartbeat | None = None  # if the job type has a heartbeat_timeout
+    stopping: bool = False
+    progress_value: tuple[float, str] | None = None
+    _closed: bool = False
+    # Most handlers use none of these.
+    _child_jobs: "ChildJobs | None" = None
+    _stack: AsyncExitStack | None = None
+    _transaction: OpenTransaction | None = None
+    _statements: set[asyncio.Task[list[Mapping[str, Any]]]] | None = None
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         if self._closed:
@@ -141,16 +115,14 @@ class LocalHandlerPort:
         return () if self._child_jobs is None else self._child_jobs.all()
 
     def close_unused(self) -> bool:
-        """Close it if that needs no waiting; False if a statement was sent, so that `async with` is
-        needed."""
+        """Close it without waiting; False if a statement was sent: `async with` is needed then."""
         if self._statements is not None:
             return False
         self._closed = True
         return True
 
     async def complete(self, completion: Completion) -> bool | None:
-        """Commit the transaction with the completion; True if the ledger accepted it, None if there is no
-        transaction."""
+        """Commit with the completion; True if the ledger accepted it, None if there is no transaction."""
         return None if self._transaction is None else await self._transaction.complete(completion)
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,5 @@
-"""Announce the agent and its job types, and send heartbeats for as long as it receives messages."""
+"""Announce the agent and its job types, send heartbeats for as long as it receives messages, and carry out
+control messages."""
 
 import asyncio
 import os
@@ -6,27 +7,35 @@ import socket
 from collections.abc import Callable, Iterable
 
 from warrener_agent.agent_context import AgentContext
+from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
+from warrener_agent.start_gate import StartGate
 from warrener_contracts import topology
+from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentAnnouncedData,
     AgentHeartbeat,
     AgentHeartbeatData,
+    AgentHeartbeatRequested,
+    AttemptCancel,
+    AttemptsChecked,
+    BreakerChanged,
     HeartbeatAttempt,
     ScheduleDeclaration,
 )
-from warrener_contracts.messages import Message, build_message
+from warrener_contracts.inbox import decode_message
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import EXCHANGES, TOPOLOGY, Topology, dispatch_queue
-from warrener_runtime.bus.types import PublishResult
+from warrener_runtime.bus.types import Delivery, PublishResult
 from warrener_runtime.clock import wait_at_most
 from warrener_runtime.health import find_refusal
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.lifecycle.declaring import declare_when_permitted
 from warrener_runtime.logs import get_logger
 
-_log = get_logger("agent.presence")
+_log, _control_log = get_logger("agent.presence"), get_logger("agent.control")
 
 PULSE = "application/x-warrener-pulse"
 _FIRST_GRACE = 3
@@ -304,3 +313,60 @@ class ReadyGate(ManagedComponent):
 
     async def _on_drain(self) -> None:
         self._heartbeater.draining = True
+
+
+class ControlHandler:
+    """Carries out control messages: cancellations, breaker states, answers and requests of supervisors, and
+    the agent's own pulses."""
+
+    def __init__(self, agent: AgentContext, heartbeater: Heartbeater, start_gate: StartGate) -> None:
+        self._agent, self._heartbeater, self._start_gate = agent, heartbeater, start_gate
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Handle one message of the control queue."""
+        self._heartbeater.note_message()
+        if delivery.content_type not in (EVENT_TYPE, BATCH_TYPE):
+            return  # a pulse: its arrival is all that counts
+        ignored = 0
+        for element in decode_message(delivery, max_events=self._agent.settings.batch_limit):
+            event = element.event if isinstance(element, DecodedEvent) else None
+            if isinstance(event, AttemptCancel):
+                await self._cancel(event)
+            elif isinstance(event, AgentHeartbeatRequested):
+                self._start_gate.note_supervisor()
+                await self._heartbeater.send_requested_heartbeat()
+            elif isinstance(event, AttemptsChecked):
+                await self._start_gate.apply(event.data)
+            elif isinstance(event, BreakerChanged):
+                if self._agent.breaker_filter.update(event.data, self._agent.clock.monotonic()):
+                    _control_log.info(
+                        "A circuit breaker changed its state: attempts are given back while it is open.",
+                        action="agent.breaker_changed",
+                        breaker=event.data.name,
+                        state=event.data.state.value,
+                        reason=event.data.reason,
+                    )
+            else:
+                ignored += 1
+        if ignored:
+            _control_log.warning(
+                "A control message that this agent cannot use was ignored.",
+                action="agent.control_ignored",
+                routing_key=delivery.routing_key,
+                events=ignored,
+            )
+
+    async def _cancel(self, event: AttemptCancel) -> None:
+        data = event.data
+        if data.attempt is None:  # every attempt: the ledger refuses later claims too
+            await self._agent.ledger.cancel([data.job_id], now=self._agent.clock.now())
+        for run in self._agent.running:
+            if run.data.job_id == data.job_id and data.attempt in (None, run.data.attempt):
+                _control_log.info(
+                    "A running attempt was stopped on request.",
+                    action="agent.cancelling",
+                    job_id=str(data.job_id),
+                    attempt=run.data.attempt,
+                    reason=data.reason,
+                )
+                run.request_stop(StopCause.CANCELLED, data.reason)

@@ -7,6 +7,7 @@ line more than the limits allow replaces the oldest, and output is taken apart o
 import json
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import NamedTuple, Protocol
@@ -63,33 +64,29 @@ class NumberedLine(NamedTuple):
     size: int
 
 
+@dataclass(slots=True)
 class SharedSize:
     """Bytes of the lines of several buffers, and their limit."""
 
-    __slots__ = ("limit", "size")
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.size = limit, 0
+    limit: int
+    size: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class LogBuffer:
     """The last unpublished lines of one attempt. The first line calls `on_first`; without lines nothing does.
 
     A published line stays until it is confirmed (`discard_through`).
     """
 
-    __slots__ = ("_is_closed", "_limits", "_lines", "_on_first", "_outputs", "_shared", "_size", "count")
-
-    def __init__(
-        self, limits: LogLimits, shared: SharedSize, on_first: Callable[["LogBuffer"], None]
-    ) -> None:
-        self._limits, self._shared = limits, shared
-        self._on_first: Callable[[LogBuffer], None] | None = on_first
-        self._lines: deque[NumberedLine] = deque()
-        self._size = 0
-        self._outputs: dict[str, OutputTail] | None = None
-        self._is_closed = False
-        self.count = 0
+    _limits: LogLimits
+    _shared: SharedSize
+    _on_first: Callable[["LogBuffer"], None] | None
+    _lines: deque[NumberedLine] = field(default_factory=deque[NumberedLine])
+    _size: int = 0
+    _outputs: "dict[str, OutputTail] | None" = None
+    _is_closed: bool = False
+    count: int = 0
 
     def close(self) -> None:
         """Drop all lines, and those that a task or a thread of the attempt logs from now on."""
@@ -175,12 +172,9 @@ class LogBuffer:
 
 def render_output(output: str) -> str:
     """Write the records in an output of a child process as text for people; other lines stay as they are."""
-    return "\n".join(_rendered(line) for line in output.split("\n"))
-
-
-def _rendered(line: str) -> str:
-    found = _read_record(line)
-    return line if found is None else render_line(found)
+    return "\n".join(
+        line if (found := _read_record(line)) is None else render_line(found) for line in output.split("\n")
+    )
 
 
 def render_line(line: LoggedLine) -> str:

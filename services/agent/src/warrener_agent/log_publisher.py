@@ -7,6 +7,7 @@ ones replace them. An attempt that logs nothing costs an empty buffer.
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -44,17 +45,14 @@ _KEEP_ENDED = 30.0
 _DRAIN_TIMEOUT, _DRAIN_STEP = 2.0, 0.5
 
 
+@dataclass(eq=False, slots=True)
 class AttemptLog:
-    """The log of one run of an attempt, from its first line on."""
+    """The log of one run of an attempt, from its first line on. Its times are monotonic."""
 
-    __slots__ = ("buffer", "due_at", "ended_at", "last_published", "run")
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.buffer: LogBuffer | None = None
-        self.due_at = 0.0  # monotonic
-        self.ended_at = inf
-        self.last_published: NumberedLine | None = None
+    run: Run
+    due_at: float = 0.0
+    ended_at: float = inf
+    last_published: NumberedLine | None = None
 
 
 class _Part(NamedTuple):
@@ -90,7 +88,12 @@ class LogPublisher(ManagedComponent):
         """Return the sink of a run; `finish` takes it back."""
         if not self._limits.size:
             return NO_LOG
-        return LogBuffer(self._limits, self._shared, lambda buffer: self._register(run, buffer))
+
+        def register(buffer: LogBuffer) -> None:
+            with capture_lock():  # the first line may come in any thread
+                self._logs[buffer] = AttemptLog(run)
+
+        return LogBuffer(self._limits, self._shared, register)
 
     def finish(self, sink: AttemptLogSink, *, urgent: bool) -> None:
         """Note that a run has ended: its last lines are published soon, or at once if they are urgent."""
@@ -108,10 +111,6 @@ class LogPublisher(ManagedComponent):
         """Publish the lines that are due."""
         if self._logs and not self._is_publishing:
             await self._publish()
-
-    def _register(self, run: Run, buffer: LogBuffer) -> None:
-        with capture_lock():  # the first line may come in any thread
-            self._logs[buffer] = AttemptLog(run)
 
     async def _publish_urgent(self) -> None:
         try:
@@ -139,7 +138,13 @@ class LogPublisher(ManagedComponent):
         for buffer, log in logs:
             is_ended = log.ended_at < inf
             if now - log.ended_at > _KEEP_ENDED:
-                self._give_up(buffer, log)
+                _log.warning(
+                    "Log lines of an ended attempt were dropped: the broker did not take them.",
+                    action="agent.logs_dropped",
+                    job_id=str(log.run.data.job_id),
+                    attempt=log.run.data.attempt,
+                )
+                self._forget(buffer)
                 continue
             if limited and not is_ended and (only_ended or log.due_at > now):
                 continue
@@ -180,15 +185,6 @@ class LogPublisher(ManagedComponent):
         for number, group in enumerate(groups, 1):
             final = part.final and number == len(groups)
             yield event_factory.logged(run.data, run.started_at, run.context, group, final=final)
-
-    def _give_up(self, buffer: LogBuffer, log: AttemptLog) -> None:
-        _log.warning(
-            "Log lines of an ended attempt were dropped: the broker did not take them.",
-            action="agent.logs_dropped",
-            job_id=str(log.run.data.job_id),
-            attempt=log.run.data.attempt,
-        )
-        self._forget(buffer)
 
     def _forget(self, buffer: LogBuffer) -> None:
         buffer.close()

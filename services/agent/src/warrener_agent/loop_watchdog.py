@@ -27,8 +27,7 @@ from warrener_agent import gil_stall_watcher
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.decisions.errors import describe_blocked_loop
 from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
-from warrener_agent.executors.flight_record import find_log_capture, record_in_agent
-from warrener_agent.executors.stacks import thread_stack
+from warrener_agent.executors.flight_record import find_log_capture, record_in_agent, thread_stack
 from warrener_agent.leases import CHECK_SHARE, BlockedLoopLeases
 from warrener_agent.ledger import connected_ledger
 from warrener_agent.ledger.port import Failure, LedgerUnavailable

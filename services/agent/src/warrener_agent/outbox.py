@@ -65,12 +65,11 @@ class AgentOutbox(ManagedComponent):
 
         True if the broker has all. The others are published again later.
         """
+        retained: list[OutboxEntry] = []
         if self._refusing_targets:
             retained = [one for one in entries if self._is_refused(one)]
             self._retain(retained)
             entries = [one for one in entries if not self._is_refused(one)]
-        else:
-            retained = []
         refused = await self._publish(entries)
         if not refused:
             await self._settle(entries)
@@ -175,7 +174,14 @@ class AgentOutbox(ManagedComponent):
 
     async def _republish(self) -> bool:
         """Publish the unsent entries again; True if the broker took some."""
-        self._unsent = [one for one in self._unsent if not _is_delivered_again(one)]
+        # Without a run, an entry is dropped once the broker has taken its deliveries back: nothing needs it.
+        self._unsent = [
+            entry
+            for entry in self._unsent
+            if entry.run is not None
+            or not entry.delivery_refs
+            or any(one.delivery.epoch == one.subscription.epoch for one in entry.delivery_refs)
+        ]
         tried = list(self._unsent)
         self._refusing_targets = await self._publish(tried)
         added_meanwhile = self._unsent[len(tried) :]
@@ -187,13 +193,3 @@ class AgentOutbox(ManagedComponent):
         if sent:
             self._since = self._agent.clock.monotonic()
         return bool(sent)
-
-
-def _is_delivered_again(entry: OutboxEntry) -> bool:
-    """True if the broker has taken its deliveries back, so that nothing depends on it here."""
-    delivery_refs = entry.delivery_refs
-    return (
-        entry.run is None
-        and bool(delivery_refs)
-        and all(one.delivery.epoch != one.subscription.epoch for one in delivery_refs)
-    )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextvars import Context
+from dataclasses import dataclass
 
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.ledger.port import LedgerUnavailable, SavedCheckpoint
@@ -68,16 +69,14 @@ class ProgressPublisher(ManagedComponent):
             await cancel(task)
 
 
+@dataclass(eq=False, slots=True)
 class Progress:
     """The progress of one attempt. The handler calls it as often as it likes; the latest value counts."""
 
-    __slots__ = ("_followed", "_latest", "_publisher", "run")
-
-    def __init__(self, publisher: ProgressPublisher, run: Run) -> None:
-        self.run = run
-        self._publisher = publisher
-        self._latest: ProgressValue | None = None
-        self._followed = False
+    _publisher: ProgressPublisher
+    run: Run
+    _latest: ProgressValue | None = None
+    _followed: bool = False
 
     def __call__(self, fraction: float, note: str) -> None:
         self._latest = (fraction, note)
@@ -86,8 +85,7 @@ class Progress:
             self._publisher.start_publishing(self)
 
     def take(self) -> ProgressValue | None:
-        """Return the latest value, if it was not taken yet; after None, publishing has to be started
-        again."""
+        """Return the latest value, unless it was taken; after None publishing has to be started again."""
         latest, self._latest = self._latest, None
         self._followed = latest is not None
         return latest
@@ -127,8 +125,7 @@ class CheckpointSaver:
                     self._being_saved = {}
 
     async def flush(self, run: Run) -> None:
-        """Save the state of an attempt that is about to end, after any save in progress; give up while the
-        ledger is away."""
+        """Save the state of an attempt that ends, after any save in progress, unless the ledger is away."""
         async with self._saving:
             if (text := self._waiting.pop(run, None)) is not None:
                 await self._save({run: text})

@@ -128,8 +128,7 @@ class SuspectReadings(ManagedComponent):
         self._survived.add(_reading_of(queue, delivery))
 
     async def release(self) -> None:
-        """Release all that was survived: no other process may take it for a death. Raises
-        LedgerUnavailable."""
+        """Release all that was survived: none may be taken for a death. Raises LedgerUnavailable."""
         async with self._releasing:
             if survived := [*self._survived]:
                 await self._agent.ledger.release(survived, agent_id=self._agent.holder_id)
@@ -168,8 +167,15 @@ class Receiver:
         read, given_up = await self._read(queue, deliveries)
         batch = Batch(self._agent.clock.now(), self._agent.clock.monotonic())
         self._sort(batch, queue, subscription, read)
-        if batch.parked:
-            _log_parked(queue, batch.parked)
+        if parked := batch.parked:
+            _log.error(
+                "Unreadable messages of a dispatch queue were parked.",
+                action="agent.parked",
+                queue=queue,
+                messages=len(parked),
+                reasons=format_reason_counts(Counter(failure.reason for failure in parked)),
+                detail=parked[0].detail,
+            )
         if batch.claims:
             await self._claim(batch)
         if batch.awaited:
@@ -295,21 +301,19 @@ class Receiver:
                 headers = {_SENT_BACK: str(_times_sent_back([delivery_ref])), **message.headers}
                 batch.forward(message._replace(headers=headers), [delivery_ref])
             case IntakeRoute.UNKNOWN:
-                batch.forward(self._unknown(event, batch.now), [delivery_ref])
+                # Another agent has to run it. Nothing was claimed, so nothing is recorded.
+                context = TraceContext(event.traceparent, event.tracestate)
+                failed = FailedOutcome(self._attempt_runner.unknown_job_type_error(event.data))
+                ended = self._agent.event_factory.ended(
+                    event.data, context, failed, started_at=batch.now, finished_at=batch.now
+                )
+                batch.forward(build_message(ended), [delivery_ref])
             case IntakeRoute.NO_SLOT:
                 batch.forward(
                     _resend_later(event, [delivery_ref], _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY), [delivery_ref]
                 )
             case IntakeRoute.SPLIT:  # it comes back in a message of its own
                 batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
-
-    def _unknown(self, event: AttemptDispatched, now: datetime) -> Message:
-        """Report that another agent has to run it. Nothing was claimed, so nothing is recorded."""
-        context = TraceContext(event.traceparent, event.tracestate)
-        failed = FailedOutcome(self._attempt_runner.unknown_job_type_error(event.data))
-        return build_message(
-            self._agent.event_factory.ended(event.data, context, failed, started_at=now, finished_at=now)
-        )
 
     async def _claim(self, batch: Batch) -> None:
         lease = self._agent.lease
@@ -404,17 +408,6 @@ def _reading_of(queue: str, delivery: Delivery) -> Claim:
     return Claim(uuid5(NAMESPACE_OID, f"{queue}:{delivery.message_id}:{delivery.body.hex()}"), 1)
 
 
-def _log_parked(queue: str, parked: Sequence[DecodeFailure]) -> None:
-    _log.error(
-        "Unreadable messages of a dispatch queue were parked.",
-        action="agent.parked",
-        queue=queue,
-        messages=len(parked),
-        reasons=format_reason_counts(Counter(failure.reason for failure in parked)),
-        detail=parked[0].detail,
-    )
-
-
 def _may_have_begun(event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef]) -> bool:
     """True if an agent may have begun it before: its message was delivered before, or waited on a delay level
     until another agent's claim had expired."""
@@ -432,8 +425,7 @@ def _times_sent_back(delivery_refs: Sequence[DeliveryRef]) -> int:
 def _resend_later(
     event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef], short_retries: int, max_delay: timedelta
 ) -> Message:
-    """Delay the attempt again, longer each time: a header of the message counts how often it was sent
-    back."""
+    """Delay the attempt again, longer each time; a header counts how often it was sent back."""
     returned = _times_sent_back(delivery_refs)
     message = delayed_by(build_message(event), resend_level(returned, short_retries, max_delay))
     return message._replace(headers={**message.headers, _SENT_BACK: str(returned + 1)})

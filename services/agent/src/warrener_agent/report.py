@@ -23,14 +23,7 @@ from warrener_agent.decisions.outcomes import (
     failure_to_record,
     resolve,
 )
-from warrener_agent.ledger.port import (
-    ChildJobRequest,
-    Claim,
-    ClaimResult,
-    Completion,
-    Failure,
-    LedgerUnavailable,
-)
+from warrener_agent.ledger.port import Claim, ClaimResult, Completion, Failure, LedgerUnavailable
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.run_table import DeliveryRef, Run
 from warrener_agent.status_events import ProgressValue
@@ -143,19 +136,25 @@ class Reporter(ManagedComponent):
                 self._retry_later(reports, _FAILED_PAUSE)
 
     async def _settle(self, reports: list[AttemptReport]) -> None:
-        recorded = await self._recorder.record(reports)
-        settled = [end for end in recorded if end is not None]
-        if len(settled) < len(reports):
-            self._retry_locked([one for one, end in zip(reports, recorded, strict=True) if end is None])
-            reports = [one for one, end in zip(reports, recorded, strict=True) if end is not None]
+        recorded = [*zip(reports, await self._recorder.record(reports), strict=True)]
+        settled = [(report, end) for report, end in recorded if end is not None]
+        if len(settled) < len(reports):  # locked rows are left for later, so that the others need not wait
+            locked = [report for report, end in recorded if end is None]
+            _log.warning(
+                "Outcomes wait: other transactions hold their rows in the ledger.",
+                action="agent.rows_locked",
+                jobs=[str(one.dispatch.job_id) for one in locked[:10]],
+                outcomes=len(locked),
+            )
+            self._retry_later(locked, _LOCKED_PAUSE)
         await self._outbox.send(
             [
                 OutboxEntry(self._messages(report, end), report.delivery_refs, report.run)
-                for report, end in zip(reports, settled, strict=True)
+                for report, end in settled
             ]
         )
         now = self._agent.clock.now()
-        for report, end in zip(reports, settled, strict=True):
+        for report, end in settled:
             if report.traced is not None:
                 self._end_spans(report, report.traced, end, now)
 
@@ -175,43 +174,21 @@ class Reporter(ManagedComponent):
                 attributes={names.JOB_ID: str(report.dispatch.job_id)},
             )
 
-    def _retry_locked(self, reports: Sequence[AttemptReport]) -> None:
-        """Leave locked rows for later, so that the others need not wait."""
-        _log.warning(
-            "Outcomes wait: other transactions hold their rows in the ledger.",
-            action="agent.rows_locked",
-            jobs=[str(one.dispatch.job_id) for one in reports[:10]],
-            outcomes=len(reports),
-        )
-        self._retry_later(reports, _LOCKED_PAUSE)
-
     def _retry_later(self, reports: Sequence[AttemptReport], pause: float) -> None:
-        self._settle_beside(self._retry(reports, pause), "reports that are tried again")
+        async def retry() -> None:
+            await self._agent.clock.sleep(pause)
+            for report in reports:
+                self.submit(report)
+
+        self._settle_beside(retry(), "reports that are tried again")
 
     def _settle_beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
         later = asyncio.create_task(work, name=name)
         self._later.add(later)
         later.add_done_callback(self._later.discard)
 
-    async def _retry(self, reports: Sequence[AttemptReport], pause: float) -> None:
-        await self._agent.clock.sleep(pause)
-        for report in reports:
-            self.submit(report)
-
     def _messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
-        messages = self._end_messages(report, end)
-        if report.last_progress is None or not messages:
-            return messages
-        progressed = self._agent.event_factory.progressed(
-            report.dispatch, self._agent.clock.now(), report.context, report.last_progress
-        )
-        return [build_message(progressed), *messages]
-
-    def _end_messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
-        if isinstance(end, SucceededOutcome):
-            message = self._agent.event_factory.succeeded(report.dispatch, report.context, end.completion)
-            child_jobs = end.completion.child_jobs
-            return [*map(_request, child_jobs), message] if child_jobs else [message]
+        factory, dispatch, context = self._agent.event_factory, report.dispatch, report.context
         if isinstance(end, SupersededOutcome):
             _log.warning(
                 "The end of an attempt was dropped: the attempt belongs to another agent by now.",
@@ -221,14 +198,21 @@ class Reporter(ManagedComponent):
                 reason=end.why,
             )
             return []
-        ended = self._agent.event_factory.ended(
-            report.dispatch,
-            report.context,
-            end,
-            started_at=report.started_at,
-            finished_at=self._agent.clock.now(),
-        )
-        return [build_message(ended)]
+        messages: list[Message] = []
+        if report.last_progress is not None:
+            progressed = factory.progressed(dispatch, self._agent.clock.now(), context, report.last_progress)
+            messages.append(build_message(progressed))
+        if isinstance(end, SucceededOutcome):
+            for child_job in end.completion.child_jobs:
+                (read,) = decode(child_job.request)
+                assert isinstance(read, DecodedEvent), child_job.request
+                messages.append(build_message(read.event)._replace(body=child_job.request))
+            messages.append(factory.succeeded(dispatch, context, end.completion))
+        else:
+            now = self._agent.clock.now()
+            ended = factory.ended(dispatch, context, end, started_at=report.started_at, finished_at=now)
+            messages.append(build_message(ended))
+        return messages
 
 
 class OutcomeRecorder:
@@ -294,24 +278,25 @@ class OutcomeRecorder:
         if unresolved:
             try:
                 answers = await self._retry_while_unavailable(
-                    "claim", lambda: self._claim_again(unresolved), until=max(map(_waits_until, reports))
+                    "claim",
+                    lambda: self._agent.ledger.claim(
+                        unresolved, agent_id=self._agent.holder_id, lease=self._agent.lease
+                    ),
+                    until=max(map(_waits_until, reports)),
                 )
             except LedgerUnavailable as error:
                 why = f"its lease has ended, and the ledger does not answer: {error}"
                 return [ReleasedOutcome(why[:_MAX_REASON], lease_ended=True) for _ in reports]
         ends = dict(zip(unresolved, answers, strict=True))
-        settled: list[FinalOutcome | None] = []
-        for one, end in zip(reports, outcomes, strict=True):
-            if isinstance(end, UnresolvedOutcome):
-                answer = ends[_claim(one)]
-                # The lock may be that of the very commit that is in doubt.
-                settled.append(None if answer.locked else resolve(end, _claim(one), answer))
-            else:
-                settled.append(end)
-        return settled
-
-    async def _claim_again(self, claims: list[Claim]) -> list[ClaimResult]:
-        return await self._agent.ledger.claim(claims, agent_id=self._agent.holder_id, lease=self._agent.lease)
+        # A lock may be that of the very commit that is in doubt.
+        return [
+            end
+            if not isinstance(end, UnresolvedOutcome)
+            else None
+            if (answer := ends[_claim(one)]).locked
+            else resolve(end, _claim(one), answer)
+            for one, end in zip(reports, outcomes, strict=True)
+        ]
 
     async def _retry_while_unavailable(
         self, operation: str, work: Callable[[], Awaitable[R]], *, until: float = inf
@@ -338,12 +323,6 @@ class OutcomeRecorder:
 @lru_cache(maxsize=1024)
 def _report_shape(job_type: str, attempt: int) -> SpanShape:
     return names.REPORT.shape(job_type, {names.ATTEMPT: attempt})
-
-
-def _request(child_job: ChildJobRequest) -> Message:
-    (read,) = decode(child_job.request)
-    assert isinstance(read, DecodedEvent), child_job.request
-    return build_message(read.event)._replace(body=child_job.request)
 
 
 def _claim(report: AttemptReport) -> Claim:

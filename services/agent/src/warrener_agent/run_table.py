@@ -134,8 +134,7 @@ class Run:
         return now - (self.handler_ended_at if self.handler_ended else self.began_at) >= delay
 
     def lease_ended(self, monotonic: Callable[[], float], margin: float = 0.0) -> bool:
-        """True if the lease was not renewed until `margin` seconds before its end: another agent may run it
-        then."""
+        """True if the lease ends within `margin` seconds, or has ended: another agent may run it then."""
         return monotonic() > self.lease_expires_at - margin
 
     @property
@@ -186,8 +185,7 @@ class RunTable:
         return latest if latest.succeeded or not latest.handler_ended else None
 
     def free(self, queue: str) -> int:
-        """Return how many more attempts of a queue the agent takes; not above 0 while a starved agent has
-        more than it takes."""
+        """Return how many more attempts of a queue the agent takes; below 0 if a starved one has too many."""
         return self.allowed - self._taken[queue]
 
     def room(self, queue: str) -> int:
@@ -277,16 +275,13 @@ class Deadlines:
     async def _sleep(self) -> None:
         while self._until < inf:
             await self._clock.sleep(max(0.0, self._until - self._clock.monotonic()))
-            self._interrupt_due()
+            now = self._clock.monotonic() + _CLOCK_TOLERANCE
+            for run in self._running:
+                if run.timeout_at > now:
+                    continue
+                if run.heartbeat is not None and run.heartbeat.due > now:  # a sign of life came
+                    run.timeout_at = run.heartbeat.due
+                else:
+                    run.timeout_at = inf
+                    run.interrupt()
             self._until = min((run.timeout_at for run in self._running), default=inf)
-
-    def _interrupt_due(self) -> None:
-        now = self._clock.monotonic() + _CLOCK_TOLERANCE
-        for run in self._running:
-            if run.timeout_at > now:
-                continue
-            if run.heartbeat is not None and run.heartbeat.due > now:  # there was a sign of life meanwhile
-                run.timeout_at = run.heartbeat.due
-            else:
-                run.timeout_at = inf
-                run.interrupt()

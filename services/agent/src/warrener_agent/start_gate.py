@@ -40,8 +40,7 @@ class StartGate:
         send_heartbeat: Callable[[], Awaitable[None]],
         find_epoch: Callable[[], object],
     ) -> None:
-        """`find_epoch` returns a name of the time in which ends arrive without a gap; None while they may be
-        lost."""
+        """`find_epoch` names a time in which ends arrive without a gap; None while they may be lost."""
         self._agent, self._send_heartbeat, self._find_epoch = agent, send_heartbeat, find_epoch
         self._released = asyncio.Event()
         self._answered_at = self._open_until = self._gap_ended_at = 0.0

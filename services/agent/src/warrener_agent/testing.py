@@ -25,9 +25,8 @@ from warrener_agent.decisions.errors import HandlerResult, HandlerReturned
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
 from warrener_agent.executors.base import Executor, HandlerCall
 from warrener_agent.executors.command import CommandExecutor
-from warrener_agent.executors.coroutine import CoroutineExecutor
+from warrener_agent.executors.in_agent import CoroutineExecutor, ThreadExecutor
 from warrener_agent.executors.process import ProcessExecutor
-from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, connected_ledger

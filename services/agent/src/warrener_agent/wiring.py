@@ -8,16 +8,14 @@ from typing import Any
 from warrener_agent.agent import Agent
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.attempt import AttemptRunner
-from warrener_agent.control import ControlHandler
-from warrener_agent.decisions.breakers import BreakerFilter
+from warrener_agent.decisions.intake import BreakerFilter
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.executors.base import Executor
 from warrener_agent.executors.command import CommandExecutor
-from warrener_agent.executors.coroutine import CoroutineExecutor
+from warrener_agent.executors.in_agent import CoroutineExecutor, ThreadExecutor
+from warrener_agent.executors.isolated import RestartLimit, Restarts
 from warrener_agent.executors.process import ProcessExecutor
-from warrener_agent.executors.restarts import RestartLimit, Restarts
-from warrener_agent.executors.thread import ThreadExecutor
-from warrener_agent.heartbeat import Announcer, Heartbeater, ReadyGate
+from warrener_agent.heartbeat import Announcer, ControlHandler, Heartbeater, ReadyGate
 from warrener_agent.identity import acquire_identity, default_identity_folder, find_code_version, new_agent_id
 from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Ledger, open_ledger

@@ -6,7 +6,7 @@ from uuid import uuid4
 from services.agent.tests.stage import Stage, dispatched
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.decisions.breakers import BreakerFilter
+from warrener_agent.decisions.intake import BreakerFilter
 from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
 from warrener_agent.ledger import Claim, connected_ledger
 from warrener_contracts import topology
@@ -61,17 +61,15 @@ def test_11_while_probes_are_out_what_was_sent_before_the_breaker_opened_is_give
     assert breaker_filter.hold_reason(sent("bill", BEFORE), 9.0) is None
 
 
-def test_an_agent_that_missed_the_opening_runs_attempts_while_probes_are_out() -> None:
+def test_a_breaker_whose_opening_was_missed_or_that_has_expired_or_is_of_others_holds_nothing() -> None:
     breaker_filter = BreakerFilter(POLICIES)
     breaker_filter.update(changed("dependency:billing-api", BreakerState.HALF_OPEN), 0.0)
-    assert breaker_filter.hold_reason(sent("bill"), 1.0) is None
-
-
-def test_a_breaker_without_news_expires() -> None:
-    breaker_filter = BreakerFilter(POLICIES)
+    assert breaker_filter.hold_reason(sent("bill"), 1.0) is None, "probes are out"
     breaker_filter.update(changed("job:mail"), 0.0)
     assert breaker_filter.hold_reason(sent("mail"), 29.0) == "job:mail is open"
-    assert breaker_filter.hold_reason(sent("mail"), 31.0) is None
+    assert breaker_filter.hold_reason(sent("mail"), 31.0) is None, "without news it expires"
+    assert not breaker_filter.update(changed("dependency:weather"), 0.0)
+    assert breaker_filter.hold_reason(sent("bill"), 0.0) is None
 
 
 def test_attempts_of_a_paused_queue_are_held_whatever_their_type() -> None:
@@ -83,12 +81,6 @@ def test_attempts_of_a_paused_queue_are_held_whatever_their_type() -> None:
     assert breaker_filter.hold_reason(sent("mail"), 2.0) == "queue:default is open"
     assert breaker_filter.update(changed("queue:default", BreakerState.CLOSED), 3.0)
     assert breaker_filter.hold_reason(sent("mail"), 4.0) is None
-
-
-def test_breakers_before_nothing_that_it_runs_are_passed_over() -> None:
-    breaker_filter = BreakerFilter(POLICIES)
-    assert not breaker_filter.update(changed("dependency:weather"), 0.0)
-    assert breaker_filter.hold_reason(sent("bill"), 0.0) is None
 
 
 # -- in an agent --------------------------------------------------------------------------------------------

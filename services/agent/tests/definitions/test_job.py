@@ -51,11 +51,10 @@ def odd(
     return {"order": json, "x": _x.x, "colour": schema, "when": when, "n": model_config}
 
 
-def test_the_decorated_function_stays_a_function() -> None:
-    assert odd(Order(number=1), Point(2.0), Colour.RED, date(2026, 1, 1))["x"] == 2.0
-
-
 def test_the_declaration_carries_schemas_policy_and_the_first_words() -> None:
+    assert odd(Order(number=1), Point(2.0), Colour.RED, date(2026, 1, 1))["x"] == 2.0, "it stays a function"
+    executors = {name: one.executor for name, one in agent.definitions.items()}
+    assert executors == {"flights.load": "coroutine", "flights.odd": "thread"}, "by the kind of function"
     declared = agent.definitions["flights.load"].declaration
     assert declared.policy.max_attempts == 5
     assert declared.policy.timeout == timedelta(minutes=2)
@@ -69,11 +68,6 @@ def test_the_declaration_carries_schemas_policy_and_the_first_words() -> None:
     assert schema["properties"]["limit"]["minimum"] == 1
     assert declared.result_schema is not None
     assert declared.result_schema["properties"]["rows"]["type"] == "integer"
-
-
-def test_executors_are_chosen_by_the_kind_of_function() -> None:
-    assert agent.definitions["flights.load"].executor == "coroutine"
-    assert agent.definitions["flights.odd"].executor == "thread"
 
 
 async def test_arguments_and_results_go_through_the_signature() -> None:
@@ -188,26 +182,25 @@ def test_what_cannot_be_served_is_refused_where_it_is_declared(
         ({"guarantee": "perhaps"}, "perhaps"),
         ({"executor": "gpu"}, "gpu"),
         ({"executor": "coroutine"}, "async def"),
+        ({"executor": "thread", "dispatch_batch": 2}, "dispatch_batch .* got it with executor thread"),
+        ({"executor": "process", "dispatch_batch": 2}, "dispatch_batch .* got it with executor process"),
     ],
     ids=str,
 )
 def test_options_are_checked_where_they_are_given(options: dict[str, Any], message: str) -> None:
-    def handler() -> None: ...
-
     with pytest.raises(JobDefinitionError, match=message):
-        Agent().job("some.job", **options)(handler)
+        Agent().job("some.job", **options)(callback_free)
 
 
-def test_a_process_handler_must_be_found_by_another_process() -> None:
+def test_a_name_is_a_routing_key_and_a_process_handler_is_found_by_another_process() -> None:
     def local() -> None: ...
 
     with pytest.raises(JobDefinitionError, match="top of its module"):
         Agent().job("some.job", executor="process")(local)
-
-
-def test_a_name_is_a_routing_key() -> None:
     with pytest.raises(JobDefinitionError, match="name"):
         Agent().job("no blanks")(callback_free)
+    with pytest.raises(JobDefinitionError, match=r"dispatch_batch: .* 64, got 65"):
+        Agent().job("some.job", dispatch_batch=65)(load)
 
 
 def callback_free() -> None: ...

@@ -65,23 +65,23 @@ async def test_a_value_is_never_taken_for_an_option() -> None:
     assert (await run(serving(program), "it", {"many": -3})).result == "-3\n"
 
 
-@pytest.mark.parametrize("value", ["a\0b", {"not": "plain"}])
-@pytest.mark.parametrize("template", ["{{ it }}", "--it={{ it }}"])
-def test_what_no_argument_can_carry_is_refused(value: object, template: str) -> None:
-    with pytest.raises(BadArgument, match="expected a text"):
+@pytest.mark.parametrize(
+    ("template", "value", "message"),
+    [
+        *(
+            (template, value, "expected a text")
+            for template in ("{{ it }}", "--it={{ it }}")
+            for value in ("a\0b", {"not": "plain"})
+        ),
+        *(("data/{{ it }}", value, "it: expected a text, a number or a time") for value in (None, [], ["a"])),
+        ("{{ it }}" * 1_000, "x" * 1_000_000, "characters together"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_no_argument_can_carry_is_refused(template: str, value: object, message: str) -> None:
+    """NUL, and null and lists within a longer argument, and a text of unbounded length."""
+    with pytest.raises(BadArgument, match=message):
         Program(["echo", template]).make_call({"it": value}, "text")
-
-
-@pytest.mark.parametrize("value", [None, [], ["a"]])
-def test_null_and_lists_are_no_part_of_a_longer_argument(value: object) -> None:
-    with pytest.raises(BadArgument, match="it: expected a text, a number or a time"):
-        Program(["rm", "-r", "data/{{ it }}"]).make_call({"it": value}, "text")
-
-
-def test_an_argument_of_unbounded_length_is_refused() -> None:
-    program = Program(["echo", "{{ it }}" * 1_000])
-    with pytest.raises(BadArgument, match="characters together"):
-        program.make_call({"it": "x" * 1_000_000}, "text")
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,16 @@ def test_an_argument_of_unbounded_length_is_refused() -> None:
         (["echo"], {"environment": "PATH"}, "one string"),
         (["echo"], {"umask": 0o1000}, "umask"),
         (["echo"], {"recycle": Recycle()}, "recycle"),
+        (["echo"], {"cwd": "{{ unknown }}"}, "expected one of words, day, many"),
+        (["echo"], {"variables": {"X": "{{ unknown }}"}}, "expected one of words, day, many"),
     ],
 )
 def test_an_unusable_program_is_refused_where_it_is_declared(
     argv: Any, options: dict[str, Any], message: str
 ) -> None:
+    own = {name: options.pop(name) for name in ("cwd", "variables") if name in options}
     with pytest.raises((JobDefinitionError, ValueError), match=re.escape(message)):
-        serving(Program(argv), **options)
-
-
-@pytest.mark.parametrize("template", [{"cwd": "{{ unknown }}"}, {"variables": {"X": "{{ unknown }}"}}])
-def test_a_folder_and_a_variable_name_known_arguments_too(template: dict[str, Any]) -> None:
-    with pytest.raises(JobDefinitionError, match="expected one of words, day, many"):
-        serving(Program(["echo"], **template))
+        serving(Program(argv, **own), **options)
 
 
 def test_limits_belong_to_processes() -> None:
@@ -185,10 +182,14 @@ async def test_it_may_run_as_another_user_with_a_umask_of_its_own() -> None:
     assert (name, umask) == ("nobody", "0027")
 
 
-async def test_a_missing_program_is_named_in_the_error() -> None:
+async def test_a_missing_program_is_named_and_nothing_that_a_program_has_started_outlives_it() -> None:
     error = await failed(serving(Program(["no-such-program-here"])))
     assert error.type == "CannotRun"
     assert "no-such-program-here" in error.message
+    code = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
+    trial = await run(serving(Program(python(code)), result=int), "it")
+    assert trial.error is None, trial.error
+    assert await gone([trial.result])
 
 
 async def test_limits_hold_for_programs_and_each_has_its_error_type() -> None:
@@ -240,13 +241,6 @@ time.sleep(600)
     assert "hanging" in (record.log or "")
     assert "Process" in (record.stacks or "")
     assert await gone([int(pid) for pid in pids.read_text().split()])
-
-
-async def test_nothing_that_a_program_has_started_outlives_it() -> None:
-    code = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
-    trial = await run(serving(Program(python(code)), result=int), "it")
-    assert trial.error is None, trial.error
-    assert await gone([trial.result])
 
 
 async def test_a_program_dies_with_its_agent(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from warrener_agent import Agent, JobDefinitionError, Program
-from warrener_agent.definitions.schedules import ScheduleOptions
+from warrener_agent.agent import ScheduleOptions
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.schedule_words import OverlapPolicy

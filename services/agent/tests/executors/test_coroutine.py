@@ -15,6 +15,7 @@ from warrener_contracts.events import (
     AttemptFailed,
     AttemptProgressed,
     AttemptReleased,
+    AttemptSucceeded,
     Event,
 )
 
@@ -62,9 +63,15 @@ class Nursery:
 
 
 @pytest.mark.parametrize(
-    ("how", "end"), [("raises", AttemptFailed), ("snoozes", AttemptFailed), ("hangs", AttemptCancelled)]
+    ("how", "end"),
+    [
+        ("raises", AttemptFailed),
+        ("snoozes", AttemptFailed),
+        ("hangs", AttemptCancelled),
+        ("succeeds", AttemptSucceeded),
+    ],
 )
-async def test_4_children_of_a_failed_or_stopped_attempt_are_over_when_it_is_reported(
+async def test_4_children_of_an_attempt_are_over_when_it_is_reported_unless_it_has_succeeded(
     stage: Stage, how: str, end: type[Event[Any]]
 ) -> None:
     nursery = Nursery()
@@ -74,18 +81,13 @@ async def test_4_children_of_a_failed_or_stopped_attempt_are_over_when_it_is_rep
         await stage.wait_for_event(AttemptProgressed, job)
         await stage.cancel(job)
     await stage.wait_for_event(end, job)
-    assert nursery.ends == ["child"], "what it has started in a context of its own is not the attempt's"
-    assert sum(task.done() for task in nursery.tasks) == 2, "and the child's own"
+    # What it has started in a context of its own is not the attempt's; what a success leaves may be meant to
+    # stay.
+    assert nursery.ends == ([] if how == "succeeds" else ["child"])
+    done = sum(task.done() for task in nursery.tasks)
+    assert done == (0 if how == "succeeds" else 2), "the child's own too"
     last = await stage.wait_for_event(AttemptProgressed, job)
     assert last.data.note == how, "its last progress is published all the same"
-    nursery.leave()
-
-
-async def test_4_what_a_successful_attempt_leaves_may_be_meant_to_stay(stage: Stage) -> None:
-    nursery = Nursery()
-    await stage.enter(nursery.agent)
-    await stage.succeed("parent", {"how": "succeeds"})
-    assert not nursery.ends
     nursery.leave()
 
 

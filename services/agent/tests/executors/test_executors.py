@@ -1,28 +1,35 @@
-"""Executors: what each provides to a handler, and what it does with a handler that misbehaves."""
+"""Executors: what each provides to a handler, its trace included, and how it treats bad handlers."""
 
 import asyncio
+import json
+import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from services.agent.tests.agent_handlers import agent as isolated
+from services.agent.tests.agent_handlers import trace_of_handler
 from services.agent.tests.processes import gone, until_written
-from services.agent.tests.stage import LONG, HastenedClock, Stage
+from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
-from warrener_agent import Agent, JobContext
+from warrener_agent import Agent, JobContext, Program
+from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.ledger import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptFailed, AttemptProgressed, AttemptSucceeded, JobRequested
-
-
-@pytest.fixture
-def agent(load_handlers: Callable[[str], Agent]) -> Iterator[Agent]:
-    yield load_handlers("agent_handlers")
-    sys.modules["agent_handlers"].release.set()
+from warrener_contracts.identity import attempt_span_id
+from warrener_contracts.messages import build_message
+from warrener_runtime.telemetry import Telemetry
 
 
 async def no_effects(ledger: Ledger) -> bool:
@@ -37,22 +44,24 @@ async def test_a_child_process_is_another_process_and_stays_warm(stage: Stage, a
     assert [one["calls"] for one in results] == [1, 2]
 
 
-async def test_a_child_has_transaction_child_jobs_and_progress(agent: Agent) -> None:
-    trial = await run(agent, "load", {"note": "x"})
-    assert trial.succeeded, trial.error
-    assert trial.progress == [(0.5, "half")]
-    (child_job,) = trial.child_jobs
-    assert child_job.data.arguments == {"$type": "date", "value": "not ours to read"}
-    assert trial.result == {"asked": child_job.id, "b": "2026-01-02", "$type": "date"}
+async def test_a_handler_has_transaction_child_jobs_and_progress_in_a_child_and_in_a_thread(
+    agent: Agent,
+) -> None:
+    child, thread = [await run(agent, job_type, {"note": "x"}) for job_type in ("load", "thread")]
+    assert (child.error, thread.error) == (None, None)
+    assert (child.progress, thread.progress) == ([(0.5, "half")], [(1.0, "")])
+    (requested,) = child.child_jobs
+    assert requested.data.arguments == {"$type": "date", "value": "not ours to read"}
+    assert child.result == {"asked": requested.id, "b": "2026-01-02", "$type": "date"}
+    assert thread.result.startswith("thread ")
+    assert [one.data.job_type for one in thread.child_jobs] == ["other"]
 
 
-async def test_an_async_handler_runs_in_a_child_too(agent: Agent) -> None:
+async def test_an_async_handler_runs_in_a_child_too_and_errors_of_statements_can_be_caught_there(
+    agent: Agent,
+) -> None:
     assert (await run(agent, "waits", attempt=3)).result == 3
-
-
-async def test_errors_of_statements_can_be_caught_in_a_child(agent: Agent) -> None:
-    trial = await run(agent, "load", {"note": "caught"})
-    assert trial.result == {"caught": "no such table: nowhere"}
+    assert (await run(agent, "load", {"note": "caught"})).result == {"caught": "no such table: nowhere"}
 
 
 async def test_an_exception_in_a_child_has_its_type_and_stack_and_undoes_all(agent: Agent) -> None:
@@ -64,22 +73,6 @@ async def test_an_exception_in_a_child_has_its_type_and_stack_and_undoes_all(age
         assert await no_effects(ledger)
 
 
-@pytest.mark.parametrize(
-    ("how", "kind", "message"),
-    [("segfault", "crash", "SIGSEGV"), ("exit", "crash", "exit code 7"), ("polite", "error", "polite")],
-)
-async def test_g4_each_crash_of_a_child_has_its_error_type_and_undoes_all(
-    agent: Agent, how: str, kind: str, message: str
-) -> None:
-    async with temporary_ledger() as ledger:
-        trial = await run(agent, "dies", {"how": how}, ledger=ledger)
-        assert trial.error is not None
-        assert trial.error.kind == kind
-        assert trial.error.retryable
-        assert message in trial.error.message
-        assert await no_effects(ledger)
-
-
 async def test_a_child_dies_with_its_agent(agent: Agent, tmp_path: Path) -> None:
     """kill -9 of an agent leaves no handler behind that works on."""
     pids = tmp_path / "pids"
@@ -88,21 +81,13 @@ import asyncio, sys
 sys.path[:0] = {sys.path!r}
 from warrener_agent.__main__ import load_agents
 from warrener_agent.testing import run
-asyncio.run(run(load_agents(["agent_handlers"]), "hangs", {{"pids": {str(pids)!r}}}))
+asyncio.run(run(load_agents(["agent_handlers"]), "forks", {{"pids": {str(pids)!r}}}))
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
-    await until_written(pids, 2)
+    await until_written(pids, 3)
     process.send_signal(signal.SIGKILL)
     await process.wait()
     assert await gone(map(int, pids.read_text().split()))
-
-
-async def test_a_thread_has_transaction_child_jobs_and_progress(agent: Agent) -> None:
-    trial = await run(agent, "thread", {"note": "x"})
-    assert trial.succeeded, trial.error
-    assert trial.result.startswith("thread ")
-    assert trial.progress == [(1.0, "")]
-    assert [one.data.job_type for one in trial.child_jobs] == ["other"]
 
 
 async def test_a_thread_that_does_not_end_is_abandoned_and_keeps_its_slot(stage: Stage, agent: Agent) -> None:
@@ -167,3 +152,159 @@ async def test_in_a_real_agent_all_of_it_comes_out(stage: Stage, agent: Agent) -
     assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == "half"
     assert (await stage.wait_for_event(JobRequested)).data.parent_id == job
     assert await stage.effects() == ["x", "x!"]
+
+
+# -- the flight record of what shares the agent's process (issue 4) -------------------------------------
+
+
+_log = logging.getLogger("shop.handlers")
+
+
+async def test_a_coroutine_that_hangs_leaves_the_stacks_of_its_tasks_its_last_lines_and_its_progress(
+    stage: Stage,
+) -> None:
+    agent, clock, begun = Agent(), HastenedClock(), asyncio.Semaphore(0)
+
+    async def waits_for_the_bank() -> None:
+        _log.warning("asking the bank at https://shop:secret@bank/")
+        begun.release()
+        await asyncio.Event().wait()
+
+    @agent.job("pay")
+    async def pay(job: JobContext) -> None:
+        job.progress(0.5, "half paid")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(waits_for_the_bank(), name="bank")
+
+    @agent.job("other")
+    async def other() -> None:
+        _log.warning("a line of somebody else")
+        begun.release()
+        await asyncio.Event().wait()
+
+    await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
+    neighbour = await stage.dispatch("other", timeout=2 * LONG)
+    job = await stage.dispatch("pay", timeout=LONG)
+    async with asyncio.timeout(WAIT):
+        await begun.acquire()
+        await begun.acquire()
+    clock.skip(LONG)
+    record = (await stage.wait_for_event(AttemptFailed, job)).data.error.flight_record
+    assert record is not None
+    stacks, log = record.stacks or "", record.log or ""
+    assert "in pay" in stacks
+    assert "Task bank" in stacks
+    assert "in waits_for_the_bank" in stacks
+    assert "in other" not in stacks, "each attempt is told of alone"
+    assert "asking the bank at https://shop:***@bank/" in log, "and passwords are not"
+    assert "somebody else" not in log
+    assert (record.progress, record.progress_note) == (0.5, "half paid")
+    assert not stage.of(AttemptFailed, neighbour)
+
+
+async def test_a_thread_that_hangs_leaves_its_stack_and_what_it_has_used(stage: Stage) -> None:
+    agent, clock, gate, has_used = Agent(), HastenedClock(), threading.Event(), threading.Event()
+
+    @agent.job("scan")
+    def scan() -> None:
+        _log.warning("scanning")
+        while not gate.wait(0.001):
+            sum(range(1000))
+            if time.thread_time() > 0.1:  # ten ticks, by which the kernel counts
+                has_used.set()
+
+    await stage.enter(agent, clock=clock, agent_claim_ttl=3600.0)
+    try:
+        job = await stage.dispatch("scan", timeout=LONG)
+        assert await asyncio.to_thread(has_used.wait, WAIT)
+        clock.skip(LONG)
+        record = (await stage.wait_for_event(AttemptFailed, job)).data.error.flight_record
+        assert record is not None
+        assert "in scan" in (record.stacks or "")
+        assert "scanning" in (record.log or "")
+        assert record.cpu_seconds is not None
+        assert 0 < record.cpu_seconds < 5, "of the thread alone"
+    finally:
+        gate.set()
+
+
+# -- the trace goes on in whatever runs a handler -------------------------------------------------------
+
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+CALLER = f"00-{TRACE_ID}-b7ad6b7169203331-01"
+UNSAMPLED = f"00-{TRACE_ID}-b7ad6b7169203331-00"
+
+
+async def result_of(
+    stage: Stage,
+    agent: Agent,
+    job_type: str,
+    *,
+    traceparent: str = CALLER,
+    telemetry: Telemetry | None = None,
+) -> tuple[AttemptSucceeded, list[str | None]]:
+    await stage.enter(agent, telemetry=telemetry)
+    trace = {"traceparent": traceparent, "tracestate": "vendor=1", "baggage": "tenant=acme"}
+    event = stage.dispatched(job_type).model_copy(update=trace)
+    await stage.bus.publish([build_message(event)])
+    ended = await stage.wait_for_event(AttemptSucceeded, event.data.job_id)
+    return ended, ended.data.result
+
+
+@pytest.mark.parametrize(("executor", "is_async"), [("coroutine", True), ("thread", True), ("thread", False)])
+async def test_a_handler_in_the_agent_is_in_the_span_of_its_attempt_and_may_add_to_it(
+    stage: Stage, executor: ExecutorName, *, is_async: bool
+) -> None:
+    agent, telemetry = Agent(), Telemetry.in_memory("agent")
+    steps, handlers = InMemorySpanExporter(), TracerProvider()
+    handlers.add_span_processor(SimpleSpanProcessor(steps))
+
+    def traced() -> list[str | None]:
+        trace.get_current_span().set_attribute("rows", 3)
+        with handlers.get_tracer("handler").start_as_current_span("step"):
+            pass
+        return trace_of_handler()
+
+    async def traced_async() -> list[str | None]:
+        return traced()
+
+    agent.job("traced", executor=executor)(traced_async if is_async else traced)
+    ended, (span_id, tenant, *_) = await result_of(stage, agent, "traced", telemetry=telemetry)
+    assert span_id == attempt_span_id(ended.data.job_id, 1, ended.data.agent_id)
+    assert tenant == "acme"
+    await stage.running[-1][0].drain()
+    attempt = next(span for span in telemetry.spans() if span.name == "attempt traced")
+    assert attempt.attributes is not None
+    assert (attempt.attributes["rows"], attempt.attributes["warrener.outcome"]) == (3, "succeeded")
+    (step,) = steps.get_finished_spans()
+    assert step.parent is not None
+    assert (f"{step.parent.trace_id:032x}", f"{step.parent.span_id:016x}") == (TRACE_ID, span_id)
+
+
+@pytest.mark.parametrize("job_type", ["traced_child", "traced_async_child"])
+async def test_a_child_process_goes_on_with_the_trace_of_its_attempt(stage: Stage, job_type: str) -> None:
+    telemetry = Telemetry.in_memory("agent")
+    ended, (span_id, *others) = await result_of(stage, isolated, job_type, telemetry=telemetry)
+    expected = attempt_span_id(ended.data.job_id, 1, ended.data.agent_id)
+    assert span_id == expected
+    assert others == ["acme", f"00-{TRACE_ID}-{expected}-01", "tenant=acme"]
+
+
+@pytest.mark.parametrize("traceparent", [CALLER, UNSAMPLED])
+async def test_without_telemetry_a_child_process_goes_on_with_the_trace_of_the_caller(
+    stage: Stage, traceparent: str
+) -> None:
+    _, found = await result_of(stage, isolated, "traced_child", traceparent=traceparent)
+    assert found == [traceparent.split("-")[2], "acme", traceparent, "tenant=acme"]
+
+
+async def test_a_program_gets_the_trace_of_its_attempt_in_its_environment(stage: Stage) -> None:
+    agent, telemetry = Agent(), Telemetry.in_memory("agent")
+    agent.command("traced", Program(["env"]))
+    ended, _ = await result_of(stage, agent, "traced", telemetry=telemetry)
+    expected = attempt_span_id(ended.data.job_id, 1, ended.data.agent_id)
+    lines = str(ended.data.result).splitlines()
+    assert f"TRACEPARENT=00-{TRACE_ID}-{expected}-01" in lines, json.dumps(lines)
+    assert "BAGGAGE=tenant=acme" in lines
+    assert "TRACESTATE=vendor=1" in lines

@@ -3,15 +3,17 @@ attempt (issue 4, isolation)."""
 
 import asyncio
 import errno
+import json
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from services.agent.tests.executors.test_executors import no_effects
 from services.agent.tests.processes import gone, until_written
 from services.agent.tests.stage import LONG, HastenedClock, Stage
 
@@ -19,17 +21,15 @@ from warrener_agent import Agent, Limits, Program
 from warrener_agent.__main__ import load_agents
 from warrener_agent.executors import isolated
 from warrener_agent.executors import process as process_executor
+from warrener_agent.executors.frames import TRACE_VARIABLES
+from warrener_agent.executors.isolated import filter_environment
 from warrener_agent.executors.limits import Cgroup
-from warrener_agent.testing import run
+from warrener_agent.executors.sandbox import rlimit_cpu
+from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorInfo, FlightRecord
 from warrener_runtime.cgroups import NoControlGroup, own_group
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def agent(load_handlers: Callable[[str], Agent]) -> Agent:
-    return load_handlers("isolation_handlers")
 
 
 async def failed(agent: Agent, job_type: str, **arguments: object) -> ErrorInfo:
@@ -131,23 +131,28 @@ async def test_a_handler_that_uses_a_pool_of_processes_is_left_in_peace(agent: A
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "message"),
+    ("how", "kind", "error_type", "message"),
     [
-        ("SIGSEGV", "SIGSEGV", "signal 11"),
-        ("SIGKILL", "SIGKILL", "by somebody else"),
-        ("SIGTERM", "SIGTERM", "signal 15"),
-        ("7", "ExitCode", "exit code 7"),
+        ("SIGSEGV", "crash", "SIGSEGV", "signal 11"),
+        ("SIGKILL", "crash", "SIGKILL", "by somebody else"),
+        ("SIGTERM", "crash", "SIGTERM", "signal 15"),
+        ("7", "crash", "ExitCode", "exit code 7"),
+        ("polite", "error", "SystemExit", "polite"),
     ],
 )
-async def test_each_kind_of_crash_has_its_error_type_and_its_last_log_lines(
-    agent: Agent, how: str, kind: str, message: str
+async def test_g4_each_kind_of_crash_has_its_error_type_and_its_last_log_lines_and_undoes_all(
+    agent: Agent, how: str, kind: str, error_type: str, message: str
 ) -> None:
-    error = await failed(agent, "dies", how=how)
-    assert (error.kind, error.type) == ("crash", kind)
+    async with temporary_ledger() as ledger:
+        error = (await run(agent, "dies", {"how": how}, ledger=ledger)).error
+        assert error is not None
+        assert await no_effects(ledger)
+    assert (error.kind, error.type, error.retryable) == (kind, error_type, True)
     assert message in error.message
-    record = record_of(error)
-    assert f"about to die by {how}" in (record.log or "")
-    assert ("in dies" in (record.stacks or "")) is (how == "SIGSEGV"), "only there could it say so"
+    if kind == "crash":
+        record = record_of(error)
+        assert f"about to die by {how}" in (record.log or "")
+        assert ("in dies" in (record.stacks or "")) is (how == "SIGSEGV"), "only there could it say so"
 
 
 async def test_nothing_that_an_attempt_has_started_outlives_it(stage: Stage, agent: Agent) -> None:
@@ -298,3 +303,84 @@ def test_a_control_group_gets_the_limits_and_counts_kills(tmp_path: Path) -> Non
     assert (result["memory.max"], result["pids.max"], result["cgroup.kill"]) == (str(MIB), "max", "1")
     assert group.members() == [os.getpid()]
     assert group.oom_kills() == 2
+
+
+# -- processor time, and not the ticks that found a handler running -------------------------------------
+
+
+STORY = """
+import json, resource, signal, sys, time
+from warrener_agent.executors.sandbox import apply_limits
+
+struck = []
+signal.signal(signal.SIGXCPU, lambda *_: struck.append(time.process_time()))
+
+def use(seconds):
+    until = time.process_time() + seconds
+    while time.process_time() < until and not struck:
+        pass
+
+used = []
+for _ in range(3):
+    began = time.process_time()
+    with apply_limits([], 0.12):
+        use(0.1)
+    assert not struck, "it may use more"
+    use(0.05)
+    assert not struck, "it is over"
+    with apply_limits([], 0.12):
+        began = time.process_time()
+        use(5)
+    used.append(struck.pop() - began)
+assert resource.getrlimit(resource.RLIMIT_CPU)[0] == resource.RLIM_INFINITY
+print(json.dumps(used))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has timers of processor time")
+def test_each_attempt_of_a_warm_child_has_all_of_its_time_and_no_second_more() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", STORY], check=True, capture_output=True, text=True, timeout=60
+    )
+    used = json.loads(run.stdout)
+    assert len(used) == 3
+    assert all(0.11 < seconds < 0.35 for seconds in used), used
+
+
+def test_ticks_that_run_ahead_do_not_end_an_attempt_early() -> None:
+    """On a busy machine a process that had used 1.2 s was charged 2.3 s, so that its third attempt of 1 s
+    could use 0.7 s."""
+    assert rlimit_cpu(1.0, used=2.3) >= 2.3 + 2
+    assert rlimit_cpu(0.25) > 1
+    assert rlimit_cpu(1.0, used=1.2, exact=True) == 3
+
+
+# -- variables of the agent that reach a child process --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "passes"),
+    [
+        ("PATH", "/bin", True),
+        ("PWD", "/home/shop", True),
+        ("MONKEY", "x", True),
+        ("KEYBOARD", "de", True),
+        ("TOKENIZERS_PARALLELISM", "false", True),
+        ("WARRENER_BROKER_URL", "amqp://warren:rabbit@broker/", False),
+        ("WARRENER_BROKER_URL", "amqp://broker/", True),
+        ("PROXY", "http://proxy:3128/a:b@c", True),
+        ("MYSQL_PWD", "x", False),
+        ("SECRET_SAUCE", "x", False),
+        ("aws_secret_access_key", "x", False),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/x.json", False),
+        ("STRIPE_KEY", "x", False),
+        ("SENTRY_DSN", "x", False),
+    ],
+)
+def test_what_looks_secret_is_not_passed_on_unless_it_is_named(name: str, value: str, passes: bool) -> None:  # noqa: FBT001 - a table
+    assert filter_environment({name: value}, ()) == ({name: value} if passes else {})
+    assert filter_environment({name: value}, (name,)) == {name: value}
+
+
+def test_the_trace_that_an_agent_was_started_in_is_not_that_of_its_attempts() -> None:
+    assert filter_environment(dict.fromkeys(TRACE_VARIABLES, "x"), ()) == {}

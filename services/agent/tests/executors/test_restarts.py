@@ -14,17 +14,12 @@ from structlog.testing import capture_logs
 
 from warrener_agent import Agent, JobDefinitionError, Program, Recycle
 from warrener_agent.definitions.isolation import ProcessSettings
+from warrener_agent.executors.isolated import RestartLimit, Restarts
 from warrener_agent.executors.process import ChildProcess
-from warrener_agent.executors.restarts import RestartLimit, Restarts
 from warrener_runtime.lifecycle import NotReady
 from warrener_runtime.virtual_clock import VirtualClock
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def agent(load_handlers: Callable[[str], Agent]) -> Agent:
-    return load_handlers("isolation_handlers")
 
 
 def children() -> set[int]:
@@ -133,6 +128,10 @@ def test_a_child_has_had_its_time_after_so_many_jobs_or_with_so_much_memory() ->
 async def test_a_type_that_dies_too_often_is_held_and_then_tried_again() -> None:
     clock = VirtualClock()
     restarts = Restarts(clock, RestartLimit(deaths=2, within=10, hold=30))
+    for _ in range(9):
+        restarts.record_crash("now and then")
+        await clock.advance(6)
+        assert not restarts.is_suspended("now and then"), "deaths that are far apart hold nothing"
     for _ in range(2):
         restarts.record_crash("bad")
         await clock.advance(1)
@@ -147,12 +146,3 @@ async def test_a_type_that_dies_too_often_is_held_and_then_tried_again() -> None
     await clock.advance(30)
     assert not restarts.is_suspended("bad")
     await restarts.check()
-
-
-async def test_deaths_that_are_far_apart_hold_nothing() -> None:
-    clock = VirtualClock()
-    restarts = Restarts(clock, RestartLimit(deaths=2, within=10, hold=30))
-    for _ in range(9):
-        restarts.record_crash("now and then")
-        await clock.advance(6)
-        assert not restarts.is_suspended("now and then")

@@ -55,11 +55,15 @@ def describe_error(error: BaseException, policy: JobPolicy | None = None) -> Han
     """
     # The names that `retry_on` and `no_retry_on` may use beside the class itself.
     bases = [error_type_name(base) for base in type(error).__mro__[1:] if issubclass(base, Exception)]
+    stack = None
+    if error.__traceback__ is not None:  # raised, not returned
+        whole = "".join(traceback.format_exception(type(error), error, error.__traceback__.tb_next))
+        stack = whole[-_MAX_STACK:]
     info = ErrorInfo(
         kind=ErrorKind.ERROR,
         type=error_type_name(type(error)),
         message=str(error)[:_MAX_MESSAGE],
-        stack=_stack(error),
+        stack=stack,
         retryable=not isinstance(error, Fail | Cancel),
         base_classes=tuple(bases[:_MAX_BASES]),
     )
@@ -67,7 +71,9 @@ def describe_error(error: BaseException, policy: JobPolicy | None = None) -> Han
     if delay is None and info.retryable and policy is not None and non_retryable_reason(info, policy):
         # A supervisor older than 1.1 knows no names of errors, and relies on this flag.
         info = info.model_copy(update={"retryable": False, "no_retry_by_policy": True})
-    return HandlerRaised(info, delay, _handler_signal(error))
+    if isinstance(error, Snooze):
+        return HandlerRaised(info, delay, HandlerSignal.SNOOZED)
+    return HandlerRaised(info, delay, HandlerSignal.CANCELLED if isinstance(error, Cancel) else None)
 
 
 def permanent_failure(kind: ErrorKind, message: str) -> HandlerRaised:
@@ -106,19 +112,6 @@ def with_flight_record(raised: HandlerRaised, record: FlightRecord | None) -> Ha
     if record is None:
         return raised
     return replace(raised, error=raised.error.model_copy(update={"flight_record": record}))
-
-
-def _handler_signal(error: BaseException) -> HandlerSignal | None:
-    if isinstance(error, Snooze):
-        return HandlerSignal.SNOOZED
-    return HandlerSignal.CANCELLED if isinstance(error, Cancel) else None
-
-
-def _stack(error: BaseException) -> str | None:
-    if error.__traceback__ is None:  # returned, not raised
-        return None
-    stack = "".join(traceback.format_exception(type(error), error, error.__traceback__.tb_next))
-    return stack[-_MAX_STACK:]
 
 
 # -- ends of a process -------------------------------------------------------------------------------------
@@ -239,7 +232,10 @@ def program_failed(
         record = record.model_copy(update={"cpu_seconds": end.cpu_seconds, "memory_bytes": end.memory})
     if end.code is None or end.code < 0:
         return describe_crash(f"{call.argv[0]} to exit", end.code, limits, record, oom_killed=oom_killed)
-    kind, why = _why(end, limits)
+    kind, why, may = EXIT_CODE, "", limits.memory_bytes
+    if may is not None and end.memory >= may * _NEARLY:
+        kind = OUT_OF_MEMORY
+        why = f" after it had used {format_size(end.memory)} of the {format_size(may)} that it may use"
     last = (record.log or "").strip().rpartition("\n")[2]
     codes = " or ".join(map(str, call.program.ok))
     message = f"expected {call.argv[0]} to exit with {codes}, it exited with {end.code}{why}"
@@ -268,11 +264,3 @@ def read_output(output: OutputFormat, stdout: bytes) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
-
-
-def _why(end: ProgramEnd, limits: Limits) -> tuple[str, str]:
-    may = limits.memory_bytes
-    if may is None or end.memory < may * _NEARLY:
-        return EXIT_CODE, ""
-    used = format_size(end.memory)
-    return OUT_OF_MEMORY, f" after it had used {used} of the {format_size(may)} that it may use"

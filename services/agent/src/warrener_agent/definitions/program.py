@@ -13,10 +13,10 @@ from pathlib import PurePath
 from typing import Any, Literal, cast, get_args
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from pydantic_core import to_json
 
-from warrener_agent.definitions.signature import Handler, Signature
+from warrener_agent.definitions.signature import Handler, Signature, refuse_unreadable_types
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.templates import (
@@ -113,8 +113,7 @@ class Program:
         )
 
     def delay_after(self, code: int) -> float | None:
-        """Return the seconds after which a job with this exit code is retried, if it has a delay of its
-        own."""
+        """Return the seconds of delay before a retry after this exit code, if it has its own."""
         delay = self.retry_after.get(code)
         return None if delay is None else parse_duration(delay).total_seconds()
 
@@ -188,19 +187,11 @@ def program_handler(
 
 
 def _signature(name: str, arguments: type[BaseModel], result: Any) -> Signature:
-    if (
-        arguments.model_config.get("extra") != "forbid"
-    ):  # as with a function: what it does not know is refused
+    if arguments.model_config.get("extra") != "forbid":  # as with a function, unknown ones are refused
         arguments = create_model(arguments.__name__, __base__=arguments, __cls_kwargs__={"extra": "forbid"})
     names: Mapping[str, str] = {field: field for field in arguments.model_fields}
-    try:
-        signature = Signature(None, names, arguments, TypeAdapter(result))
-        _ = signature.arguments_schema, signature.result_schema
-    except (PydanticUserError, NameError) as error:
-        raise JobDefinitionError(
-            f"{name}: expected types that can be read from JSON and written to it, got: {error}"
-        ) from error
-    return signature
+    with refuse_unreadable_types(name):
+        return Signature(None, names, arguments, TypeAdapter(result)).checked()
 
 
 def _check(name: str, program: Program, signature: Signature) -> None:

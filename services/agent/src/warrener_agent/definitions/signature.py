@@ -1,11 +1,12 @@
 """A handler's signature: the arguments that it accepts, and the result that it returns."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, create_model
 from pydantic_core import to_json
@@ -57,6 +58,11 @@ class Signature:
     def result_schema(self) -> dict[str, Any]:
         return self.result.json_schema(mode="serialization")
 
+    def checked(self) -> Self:
+        """Return it if its types have schemas. Raises PydanticUserError."""
+        _ = self.arguments_schema, self.result_schema
+        return self
+
 
 def read_signature(handler: Handler, job_type: str) -> Signature:
     """Read the signature of `handler`. Raises JobDefinitionError if it cannot be served."""
@@ -72,19 +78,21 @@ def read_signature(handler: Handler, job_type: str) -> Signature:
             f"{job_type}: expected the type of the result (`-> None` for none), got none"
         )
     taken = [one for one in parameters if one.name not in contexts]
+    names = {one.name: f"field_{number}" for number, one in enumerate(taken)}
+    with refuse_unreadable_types(job_type):
+        arguments, result = _model(job_type, taken, hints), _result(result_annotation(hints["return"]))
+        return Signature(contexts[0] if contexts else None, names, arguments, result).checked()
+
+
+@contextmanager
+def refuse_unreadable_types(job_type: str) -> Generator[None]:
+    """Raise JobDefinitionError for types that pydantic does not know."""
     try:
-        signature = Signature(
-            contexts[0] if contexts else None,
-            {one.name: f"field_{number}" for number, one in enumerate(taken)},
-            _model(job_type, taken, hints),
-            _result(result_annotation(hints["return"])),
-        )
-        _ = signature.arguments_schema, signature.result_schema  # a type without a schema fails here
+        yield
     except (PydanticUserError, NameError) as error:
         raise JobDefinitionError(
             f"{job_type}: expected types that can be read from JSON and written to it, got: {error}"
         ) from error
-    return signature
 
 
 def result_annotation(hint: Any) -> Any:

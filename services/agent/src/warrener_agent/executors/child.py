@@ -27,11 +27,10 @@ from warrener_agent.definitions.job import find_definition
 from warrener_agent.definitions.signature import read_signature
 from warrener_agent.executors import sandbox
 from warrener_agent.executors.base import HandlerCall, call, call_blocking
-from warrener_agent.executors.environment import TRACE_VARIABLES
-from warrener_agent.executors.frames import HEADER, Frame, pack, rebuild_error, unpack
+from warrener_agent.executors.flight_record import Stacks
+from warrener_agent.executors.frames import HEADER, TRACE_VARIABLES, Frame, pack, rebuild_error, unpack
 from warrener_agent.executors.process_tree import kill_below
 from warrener_agent.executors.program_supervisor import switch_user
-from warrener_agent.executors.stacks import Stacks
 from warrener_agent.log_buffer import attempt_fields
 from warrener_contracts.events import AttemptDispatchedData
 from warrener_runtime import log_output, log_scopes
@@ -78,7 +77,8 @@ class ParentChannel:
     def _read_frames(self) -> None:
         try:
             while True:
-                frame = self._receive()
+                (size,) = HEADER.unpack(self._read(HEADER.size))
+                frame = unpack(self._read(size))
                 if "to" in frame:
                     self._answers.pop(frame["to"]).put(frame)
                 elif "stacks" in frame:
@@ -87,10 +87,6 @@ class ParentChannel:
                     self.assignments.put(frame)
         except (OSError, EOFError):
             _end()
-
-    def _receive(self) -> Frame:
-        (size,) = HEADER.unpack(self._read(HEADER.size))
-        return unpack(self._read(size))
 
     def _read(self, size: int) -> bytes:
         parts = bytearray()
@@ -203,8 +199,7 @@ def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
 
 
 class _WrittenLog:
-    """The log scope of an attempt in this process: lines are written to the output, and the agent reads
-    them."""
+    """The log scope of an attempt in this process, whose output the agent reads."""
 
     def __init__(self, dispatch: AttemptDispatchedData) -> None:
         self.fields: Mapping[str, object] = attempt_fields(dispatch)
@@ -212,20 +207,16 @@ class _WrittenLog:
     def capture(self, line: LoggedLine) -> None: ...
 
 
-def _begin_log(assignment: Frame, dispatch: AttemptDispatchedData) -> None:
-    """Write records as JSON to the standard error, whatever the agent's own format is: the agent reads
-    them. A later configuration of a handler's module stays."""
-    if log_scopes.find_scope() is None:
-        level: str = assignment["log_level"]
-        log_output.configure("warrener-agent", level=level, scope_level=level, stream=sys.stderr)
-    log_scopes.set_process_scope(_WrittenLog(dispatch))
-
-
 def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     fields, arguments = json.loads(assignment["dispatch"]), json.loads(assignment["arguments"])
     dispatch = AttemptDispatchedData(**fields, arguments=arguments)
     facts = AttemptFacts(dispatch, assignment["deadline"], json.loads(assignment["checkpoint"]))
-    _begin_log(assignment, dispatch)
+    # Records as JSON to the standard error, whatever the agent's own format is: the agent reads them. A later
+    # configuration of a handler's module stays.
+    if log_scopes.find_scope() is None:
+        level: str = assignment["log_level"]
+        log_output.configure("warrener-agent", level=level, scope_level=level, stream=sys.stderr)
+    log_scopes.set_process_scope(_WrittenLog(dispatch))
     sys.path[:] = assignment["path"]
     try:
         definition = find_definition(assignment["module"], assignment["qualname"], dispatch.job_type)
@@ -259,7 +250,9 @@ def serve(channel: ParentChannel) -> NoReturn:
     """Run one assignment after another, until the agent is gone."""
     while True:
         ended = perform(channel.assignments.get(), channel)
-        _flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, ValueError, OSError):  # a handler may have closed or replaced it
+                stream.flush()
         state = {"left": sandbox.has_children(), "memory": sandbox.memory()}
         if isinstance(ended, HandlerRaised):
             error = ended.error.model_dump(mode="json")
@@ -267,12 +260,6 @@ def serve(channel: ParentChannel) -> NoReturn:
             channel.send({"ended": {"error": error, **details}, **state})
         else:
             channel.send({"ended": {"result": ended.result_text}, **state})
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError, OSError):  # a handler may have closed or replaced it
-            stream.flush()
 
 
 def _end() -> NoReturn:

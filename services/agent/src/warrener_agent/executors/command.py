@@ -25,17 +25,20 @@ from warrener_agent.definitions.isolation import Isolation, Limits
 from warrener_agent.definitions.program import BadArgument, ProgramCall
 from warrener_agent.executors import program_supervisor
 from warrener_agent.executors.base import Executor, HandlerCall, bind_arguments, encode_result
-from warrener_agent.executors.environment import (
-    SystemUser,
+from warrener_agent.executors.flight_record import CapturedOutput, command_lines, record_processes
+from warrener_agent.executors.frames import trace_variables
+from warrener_agent.executors.isolated import (
+    STDERR,
+    IsolatedExecution,
+    IsolatedProcess,
+    Restarts,
+    Spawned,
     UserUnavailable,
     process_environment,
     resolve_user,
-    trace_variables,
+    spawn,
 )
-from warrener_agent.executors.flight_record import CapturedOutput, command_lines, record_processes
-from warrener_agent.executors.isolated import STDERR, IsolatedExecution, IsolatedProcess, Spawned, spawn
 from warrener_agent.executors.limits import kernel_limits
-from warrener_agent.executors.restarts import Restarts
 from warrener_agent.executors.sandbox import rlimit_cpu
 from warrener_agent.log_buffer import AttemptLogSink
 from warrener_contracts.events import ErrorKind, FlightRecord
@@ -152,7 +155,14 @@ class ProgramProcess(IsolatedProcess):
             stdin.seek(0)
 
             def arguments(control: int) -> list[str]:
-                request = _launch_request(call, isolation, user, cwd, control)
+                request: program_supervisor.LaunchRequest = {
+                    "argv": list(call.argv),
+                    "cwd": cwd,
+                    "umask": settings.umask,
+                    "user": None if user is None else (user.uid, user.gid),
+                    "limits": _limits(isolation.limits),
+                    "control": control,
+                }
                 return ["-I", "-S", program_supervisor.__file__, json.dumps(request)]
 
             environment = {**process_environment(settings, user), **variables, **call.variables}
@@ -201,19 +211,6 @@ class ProgramProcess(IsolatedProcess):
             return await self._reader.readline()
         except ConnectionError:
             return b""
-
-
-def _launch_request(
-    call: ProgramCall, isolation: Isolation, user: SystemUser | None, cwd: str, control: int
-) -> program_supervisor.LaunchRequest:
-    return {
-        "argv": list(call.argv),
-        "cwd": cwd,
-        "umask": isolation.process_settings.umask,
-        "user": None if user is None else (user.uid, user.gid),
-        "limits": _limits(isolation.limits),
-        "control": control,
-    }
 
 
 def _limits(limits: Limits) -> list[tuple[int, int, int]]:

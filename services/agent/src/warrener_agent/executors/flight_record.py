@@ -1,14 +1,21 @@
 """The flight record of an attempt: its output, logs, stacks and usage, in case it is stopped or dies."""
 
 import asyncio
+import faulthandler
 import gc
+import io
 import os
+import signal
+import sys
+import threading
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Final, TypeVar
 
 from warrener_agent.executors.process_tree import open_files, usage
 from warrener_agent.ledger.port import Claim
@@ -18,6 +25,9 @@ from warrener_runtime import log_scopes
 from warrener_runtime.log_scopes import LoggedLine
 from warrener_runtime.secrets import mask
 
+T = TypeVar("T")
+SIGNAL: Final = signal.SIGUSR2
+"""Makes a child write its stacks to the agent's file, whatever it does at that moment."""
 LOG_BYTES = 8_000
 """Bytes of the last output that are kept."""
 _MAX_STACKS = 16_000
@@ -231,12 +241,63 @@ def _command_line(folder: Path) -> str:
     with suppress(OSError):
         command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        return f"Process {folder.name} ({state}, {_describe_wait(folder)}): {command[:400]}"
+        where = ""
+        with suppress(OSError):
+            where = (folder / "wchan").read_text().strip("0")
+        return f"Process {folder.name} ({state}, {f'waits in {where}' if where else 'runs'}): {command[:400]}"
     return ""
 
 
-def _describe_wait(folder: Path) -> str:
-    with suppress(OSError):
-        where = (folder / "wchan").read_text().strip("0")
-        return f"waits in {where}" if where else "runs"
-    return "runs"
+# -- the stacks of threads and tasks, which even a stuck process can write ---------------------------------
+
+
+class Stacks:
+    """The stacks of a child process, written to `file` at a fatal signal, SIGXCPU or `SIGNAL`."""
+
+    def __init__(self, file: int) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        faulthandler.enable(file)
+        faulthandler.register(SIGNAL, file)
+        faulthandler.register(signal.SIGXCPU, file, chain=True)  # and then it ends, as the kernel wants
+
+    async def track_tasks(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work`; meanwhile `text` includes the tasks of its event loop."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            return await work
+        finally:
+            self._loop = None
+
+    def text(self) -> str:
+        """Return the stacks of all threads but the calling one, and of all tasks."""
+        others = set(_frames()) - {threading.get_ident()}
+        tasks = () if self._loop is None else asyncio.all_tasks(self._loop)
+        return "\n".join([*map(thread_stack, others), *map(task_stack, tasks)])
+
+
+def thread_stack(ident: int) -> str:
+    """Return the stack of a thread of this process."""
+    name = next((one.name for one in threading.enumerate() if one.ident == ident), ident)
+    frame = _frames().get(ident)
+    where = "it has ended\n" if frame is None else "".join(traceback.format_stack(frame))
+    return f"Thread {name} (most recent call last):\n{where}"
+
+
+def _frames() -> Mapping[int, FrameType]:
+    # The only way to see other threads; documented, despite its name.
+    return sys._current_frames()  # noqa: SLF001
+
+
+def task_stack(task: asyncio.Task[Any]) -> str:
+    """Return the stack of a task, down to the coroutine that it awaits."""
+    buffer = io.StringIO()
+    buffer.write(f"Task {task.get_name()} (most recent call last):\n")
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame: FrameType | None = getattr(awaited, "cr_frame", None)
+        if frame is not None:
+            buffer.write(
+                "".join(traceback.format_list(traceback.StackSummary.extract([(frame, frame.f_lineno)])))
+            )
+        awaited = getattr(awaited, "cr_await", None)
+    return buffer.getvalue()

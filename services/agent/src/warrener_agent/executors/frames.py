@@ -1,4 +1,4 @@
-"""The protocol between an agent and its child processes: JSON frames, each after its length.
+"""The protocol between an agent and its child processes: a trace context, and JSON frames after their length.
 
 SQL has more types than JSON; values of those types are tagged, so that a date arrives as a date.
 """
@@ -15,10 +15,13 @@ from pathlib import PurePath
 from typing import Any, Final
 from uuid import UUID
 
+from warrener_agent.context import AttemptFacts
 from warrener_agent.ledger.port import LedgerError
 
 HEADER: Final = struct.Struct("!I")
 _TAG: Final = "$type"
+TRACE_VARIABLES: Final = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
+"""The variables by which a process gets its trace context and baggage, as OpenTelemetry names them."""
 
 Frame = dict[str, Any]
 
@@ -80,3 +83,9 @@ def rebuild_error(module: str, qualname: str, message: str) -> Exception:
     except Exception:  # noqa: BLE001 - constructors of foreign exceptions may do anything
         return LedgerError(f"{qualname}: {message}")
     return LedgerError(f"{qualname}: {message}")
+
+
+def trace_variables(facts: AttemptFacts) -> dict[str, str]:
+    """Return the variables by which a process continues the trace of its attempt."""
+    values = (facts.traceparent, facts.tracestate, facts.baggage)
+    return {name: value for name, value in zip(TRACE_VARIABLES, values, strict=True) if value}

@@ -1,24 +1,184 @@
-"""An attempt in a process of its own: how that is started, limited, killed and recorded."""
+"""An attempt in a process of its own: how that is started, limited, killed and recorded, and how many crashes
+suspend its job type."""
 
 import asyncio
+import os
+import pwd
+import re
 import socket
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, with_flight_record
-from warrener_agent.definitions.isolation import Limits
+from warrener_agent.definitions.isolation import Limits, ProcessSettings
 from warrener_agent.executors.base import HandlerCall
 from warrener_agent.executors.flight_record import CapturedOutput
+from warrener_agent.executors.frames import TRACE_VARIABLES
 from warrener_agent.executors.limits import Cgroup, kernel_oom_kills, new_group, wait_until_exceeded
 from warrener_agent.executors.process_tree import kill_tree, tree
-from warrener_agent.executors.restarts import Restarts
 from warrener_contracts.events import FlightRecord
+from warrener_runtime.clock import Clock, SystemClock
+from warrener_runtime.lifecycle import NotReady
 from warrener_runtime.lifecycle.components import cancel
+from warrener_runtime.logs import get_logger
+
+_log = get_logger("agent.restarts")
 
 STDERR = 2
+_FIRST, _CEILING = 0.1, 5.0  # seconds of back-off
+_SECRET_NAMES = re.compile(
+    r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|TOKENS?(?:_|\d|$)"
+    r"|(?:API|ACCESS|AUTH|ACCOUNT|SIGNING|MASTER|PRIVATE)_?KEY"
+    r"|(?:^|_)(?:PWD|PASS|KEY|AUTH|DSN|PAT)$",
+    re.IGNORECASE,
+)
+_HARMLESS = frozenset({"PWD", "OLDPWD"})  # folders
+_URL_WITH_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]+@")
+
+# -- the user and the environment of a process ---------------------------------------------------------
+
+
+class UserUnavailable(Exception):
+    """The job type's user cannot be used here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUser:
+    """An entry of the machine's users."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that a login would set."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+
+
+def resolve_user(name: str | None) -> SystemUser | None:
+    """Return the user called `name`; None for none, or for the agent's own.
+
+    Raises UserUnavailable: to go on as the agent's user would give the handler more rights than declared.
+    """
+    if name is None:
+        return None
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise UserUnavailable(f"expected a user {name} on this machine, found none: create it") from None
+    if entry.pw_uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise UserUnavailable(
+            f"expected to be root to run as {name}, the agent runs as user {os.geteuid()}: start the agent "
+            f"as root or as {name}, or leave `user` out"
+        )
+    return SystemUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+
+
+def filter_environment(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
+    """Return the variables that are `named`, or neither secrets nor the agent's own trace context."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in named
+        or not (
+            name in TRACE_VARIABLES
+            or _URL_WITH_PASSWORD.search(value)
+            or (name not in _HARMLESS and _SECRET_NAMES.search(name))
+        )
+    }
+
+
+def process_environment(settings: ProcessSettings, user: SystemUser | None) -> dict[str, str]:
+    """Return the variables of the agent that a process with these settings gets, and those of its user."""
+    return filter_environment(os.environ, settings.environment) | (user.environment if user else {})
+
+
+# -- the crashes of a job type -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLimit:
+    """A job type is suspended for `hold` seconds after more than `deaths` deaths in `within` seconds."""
+
+    deaths: int = 10
+    within: float = 60.0
+    hold: float = 30.0
+
+
+class Restarts:
+    """Counts the crashes of processes by job type, as an OTP supervisor does.
+
+    A process is started again when the next attempt needs one; attempts of a suspended type go back to the
+    queue, uncharged.
+    """
+
+    def __init__(self, clock: Clock | None = None, limit: RestartLimit | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._limit = limit or RestartLimit()
+        self._deaths: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._in_a_row: Counter[str] = Counter()
+        self._suspended_until: dict[str, float] = {}
+
+    def record_crash(self, job_type: str) -> None:
+        """Note that a process of this type died, and its agent did not kill it."""
+        now, limit = self._clock.monotonic(), self._limit
+        deaths = self._deaths[job_type]
+        deaths.append(now)
+        self._in_a_row[job_type] += 1
+        while deaths[0] < now - limit.within:
+            deaths.popleft()
+        if len(deaths) > limit.deaths and job_type not in self._suspended_until:
+            self._suspended_until[job_type] = now + limit.hold
+            _log.error(
+                "A job type was suspended: its processes die too often. Other agents may run its attempts.",
+                action="agent.job_type_suspended",
+                job_type=job_type,
+                crashes=len(deaths),
+                within=limit.within,
+                hold=limit.hold,
+            )
+
+    def record_clean_exit(self, job_type: str) -> None:
+        """Note that a process has reported the end of its attempt: the next starts without a pause."""
+        self._in_a_row.pop(job_type, None)
+
+    async def pause(self, job_type: str) -> None:
+        """Wait before the next process of this type: longer with each crash in a row."""
+        in_a_row = self._in_a_row.get(job_type, 0)
+        if in_a_row:
+            until = self._deaths[job_type][-1] + min(_CEILING, _FIRST * 2.0 ** min(in_a_row - 1, 20))
+            await self._clock.sleep(max(0.0, until - self._clock.monotonic()))
+
+    def is_suspended(self, job_type: str) -> bool:
+        """True if attempts of this type must not begin now."""
+        until = self._suspended_until.get(job_type)
+        if until is None:
+            return False
+        if self._clock.monotonic() < until:
+            return True
+        del self._suspended_until[job_type]
+        self._deaths[job_type].clear()
+        self._in_a_row.pop(job_type, None)
+        _log.info("A suspended job type is tried again.", action="agent.job_type_resumed", job_type=job_type)
+        return False
+
+    async def check(self) -> None:
+        """Check the agent's health. Raises NotReady while types are suspended."""
+        held = [name for name in list(self._suspended_until) if self.is_suspended(name)]
+        if held:
+            raise NotReady(f"processes die too often; held for now: {', '.join(sorted(held))}")
+
+
+# -- a process -----------------------------------------------------------------------------------------
 
 
 class Spawned(NamedTuple):

@@ -43,8 +43,7 @@ def kernel_limits(limits: Limits) -> list[tuple[int, int]]:
 
 
 async def wait_until_exceeded(limits: Limits, members: Members) -> HandlerRaised:
-    """Return the end of processes that exceed a limit, once they do. Processor time used before does not
-    count."""
+    """Return the end of processes once they exceed a limit. Earlier processor time does not count."""
     before = (await asyncio.to_thread(_measure, limits, members)).cpu_seconds
     while True:
         await asyncio.sleep(_CHECK_INTERVAL)

@@ -24,18 +24,20 @@ from warrener_agent.decisions.errors import (
 )
 from warrener_agent.definitions.isolation import Limits, ProcessSettings, Recycle
 from warrener_agent.executors.base import Executor, HandlerCall
-from warrener_agent.executors.environment import (
+from warrener_agent.executors.flight_record import SIGNAL, CapturedOutput, record_processes
+from warrener_agent.executors.frames import HEADER, Frame, pack, trace_variables, unpack
+from warrener_agent.executors.isolated import (
+    STDERR,
+    IsolatedExecution,
+    IsolatedProcess,
+    Restarts,
+    Spawned,
     UserUnavailable,
     process_environment,
     resolve_user,
-    trace_variables,
+    spawn,
 )
-from warrener_agent.executors.flight_record import CapturedOutput, record_processes
-from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
-from warrener_agent.executors.isolated import STDERR, IsolatedExecution, IsolatedProcess, Spawned, spawn
 from warrener_agent.executors.limits import kernel_limits
-from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.stacks import SIGNAL
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.log_buffer import AttemptLogSink
 from warrener_contracts.events import ErrorInfo, FlightRecord
@@ -85,7 +87,13 @@ class ProcessExecution(IsolatedExecution["ChildProcess"]):
             self._replace(failed=False)
             raise
         self._process = None
-        self._return_child(child, ended)
+        if child.alive:
+            self._restarts.record_clean_exit(self._job_type)
+        if isinstance(ended, HandlerRaised) and ended.error.type == OUT_OF_MEMORY:
+            self._pool.dismiss(child)  # it may be short of memory still
+            self._replace(failed=True)
+        elif not self._pool.give_back(child, self._isolation.process_settings, self._isolation.recycle):
+            self._replace(failed=not child.alive)
         return ended
 
     async def _until_end(self, child: "ChildProcess") -> HandlerResult:
@@ -100,15 +108,6 @@ class ProcessExecution(IsolatedExecution["ChildProcess"]):
             return raised
         assert ended is not None
         return ended
-
-    def _return_child(self, child: "ChildProcess", ended: HandlerResult) -> None:
-        if child.alive:
-            self._restarts.record_clean_exit(self._job_type)
-        if isinstance(ended, HandlerRaised) and ended.error.type == OUT_OF_MEMORY:
-            self._pool.dismiss(child)  # it may be short of memory still
-            self._replace(failed=True)
-        elif not self._pool.give_back(child, self._isolation.process_settings, self._isolation.recycle):
-            self._replace(failed=not child.alive)
 
     def _replace(self, *, failed: bool) -> None:
         """Start another child, if the job type declares that, in place of one that is not kept."""
@@ -136,8 +135,7 @@ def _assignment(handler_call: HandlerCall) -> Frame:
 
 
 class ChildPool:
-    """Keeps warm children for the next attempt with the same process settings, and starts one if none is
-    idle."""
+    """Keeps warm children for attempts with the same process settings; starts one if none is idle."""
 
     def __init__(self) -> None:
         self._idle: defaultdict[ProcessSettings, list[ChildProcess]] = defaultdict(list)
@@ -261,12 +259,18 @@ class ChildProcess(IsolatedProcess):
     ) -> HandlerResult:
         """Let the child run one handler, and answer the handler's calls. Raises ChildDied, with nothing left
         of the child."""
-        self._begin(limits)
+        self._output.clear()
+        os.ftruncate(self._stacks.fileno(), 0)
+        os.lseek(self._stacks.fileno(), 0, os.SEEK_SET)
+        if self._group is not None:
+            self._group.limit(limits)
+        self._oom_kills = self._count_oom_kills()
         self._output.listener = partial(log.add_output, "output")
         try:
             self._send(assignment)
             while True:
-                frame = await self._receive()
+                (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                frame = unpack(await self._reader.readexactly(size))
                 if (ended := frame.get("ended")) is not None:
                     self.jobs, self.memory = self.jobs + 1, frame["memory"]
                     self.has_leftovers = frame["left"]
@@ -304,14 +308,6 @@ class ChildProcess(IsolatedProcess):
         await super().close()
         self._stacks.close()
 
-    def _begin(self, limits: Limits) -> None:
-        self._output.clear()
-        os.ftruncate(self._stacks.fileno(), 0)
-        os.lseek(self._stacks.fileno(), 0, os.SEEK_SET)
-        if self._group is not None:
-            self._group.limit(limits)
-        self._oom_kills = self._count_oom_kills()
-
     async def _request_stacks(self) -> str:
         self._stacks_answer = asyncio.get_running_loop().create_future()
         try:
@@ -341,10 +337,6 @@ class ChildProcess(IsolatedProcess):
 
     def _send(self, frame: Frame) -> None:
         self._writer.write(pack(frame))
-
-    async def _receive(self) -> Frame:
-        (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
-        return unpack(await self._reader.readexactly(size))
 
 
 async def _serve(handler_port: HandlerPort, frame: Frame) -> Frame:

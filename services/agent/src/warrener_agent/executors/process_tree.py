@@ -57,7 +57,12 @@ def thread_seconds(native_id: int | None) -> float | None:
 
 def own_memory(pids: Sequence[int]) -> int:
     """Return the bytes that they use, with shared memory counted once. Slower than `usage`."""
-    return sum(_proportional(pid) for pid in pids)
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
 
 
 def open_files(pids: Sequence[int]) -> int:
@@ -123,11 +128,3 @@ def _stats(pids: Sequence[int]) -> Iterator[list[str]]:
             fields = _fields(pid)
             if fields[0] not in {"Z", "X"}:
                 yield fields
-
-
-def _proportional(pid: int) -> int:
-    with suppress(OSError):
-        for line in (_PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0

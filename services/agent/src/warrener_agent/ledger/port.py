@@ -21,8 +21,7 @@ HOLDER_MARK = "%HOLDER%"
 
 
 class SavedCheckpoint(NamedTuple):
-    """The state that an attempt saved. `state_text` is JSON, written once; `number` counts on from attempt to
-    attempt."""
+    """The state that an attempt saved, as JSON, written once; `number` counts on over all attempts."""
 
     job_id: UUID
     attempt: int
@@ -69,8 +68,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A recorded failure of an attempt, to be reported if its dispatch comes again. `details` is JSON. A
-    later attempt replaces it."""
+    """A failure, reported again with its dispatch until a later attempt replaces it; `details` is JSON."""
 
     job_id: UUID
     attempt: int
@@ -143,8 +141,7 @@ class OpenTransaction(Transaction, Protocol):
 
 
 class Ledger(Protocol):
-    """Claims, completions, checkpoints and transactions. Fenced: a superseded or expired holder records
-    nothing."""
+    """Claims, completions, checkpoints, transactions. A superseded or expired holder records nothing."""
 
     async def start(self) -> None:
         """Connect, and make missing tables."""
@@ -155,8 +152,7 @@ class Ledger(Protocol):
         ...
 
     async def ping(self) -> None:
-        """Make one round trip. Raises LedgerUnavailable if there is no answer, or the database is
-        read-only."""
+        """Make one round trip. Raises LedgerUnavailable without an answer, or if it is read-only."""
         ...
 
     async def time(self) -> datetime:
@@ -184,8 +180,7 @@ class Ledger(Protocol):
         ...
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
-        """Record successes of claims that this agent holds; return the jobs recorded. The others were
-        fenced."""
+        """Record successes of claims that this agent holds; return the jobs recorded, others were fenced."""
         ...
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:

@@ -1,7 +1,7 @@
 """The ledger in PostgreSQL: one table beside the handlers' own ones."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from math import inf
@@ -137,18 +137,13 @@ class PostgresLedger:
             claimed_rows, locked = await self._rows.run(
                 wanted, lambda free: self._fetch(_SQL["claim"], *_pairs(free), agent_id, lease)
             )
-            saved = {
-                row["job_id"]: decode_checkpoint(row["job_id"], row["attempt"], text)
-                for row in claimed_rows
-                if (text := row["checkpoint"]) is not None
-            }
-            if len(claimed_rows) == len(claims) and not saved:  # all granted, as most often
-                return [GRANTED] * len(claims)
-            granted = {Claim(row["job_id"], row["attempt"]) for row in claimed_rows}
+            if len(claimed_rows) == len(claims) and not any(row["checkpoint"] for row in claimed_rows):
+                return [GRANTED] * len(claims)  # all of them, as most often
+            granted = {Claim(*row[:2]): decode_checkpoint(*row) for row in claimed_rows}
             refused = [claim.job_id for claim in wanted if claim not in granted]
             rows = await self._fetch(_SQL["look"], refused) if refused else []
         found = {row["job_id"]: _found(row) for row in rows}
-        return claim_results(claims, granted, found, saved, locked=locked)
+        return claim_results(claims, granted, found, locked=locked)
 
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
@@ -186,29 +181,24 @@ class PostgresLedger:
         return await self._change(sort_by_job(completions), record)
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        return await self._change(
-            sort_by_job(failures), lambda free: self._fetch(_SQL["fail"], *_failures(free), agent_id)
-        )
+        return await self._fail("fail", failures, agent_id)
 
     async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        marks = (agent_id, HOLDER_MARK, PROCESS_MARK)
-        return await self._change(
-            sort_by_job(failures), lambda free: self._fetch(_SQL["fail_abandoned"], *_failures(free), *marks)
-        )
+        return await self._fail("fail_abandoned", failures, agent_id, HOLDER_MARK, PROCESS_MARK)
+
+    async def _fail(self, statement: str, failures: Sequence[Failure], *more: str) -> set[UUID]:
+        def record(free: Sequence[Failure]) -> Awaitable[list[asyncpg.Record]]:
+            rows = ((one.job_id, one.attempt, encode_failure(one), one.finished_at) for one in free)
+            return self._fetch(_SQL[statement], *_columns(rows), *more)
+
+        return await self._change(sort_by_job(failures), record)
 
     async def save_checkpoints(
         self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
-        def save(free: Sequence[SavedCheckpoint]) -> Awaitable[list[asyncpg.Record]]:
-            values = (
-                [one.job_id for one in free],
-                [one.attempt for one in free],
-                [one.number for one in free],
-                [one.state_text for one in free],
-            )
-            return self._fetch(_SQL["save"], *values, agent_id, now)
-
-        return await self._change(sort_by_job(checkpoints), save)
+        return await self._change(
+            sort_by_job(checkpoints), lambda free: self._fetch(_SQL["save"], *_columns(free), agent_id, now)
+        )
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         """Release claims; a locked one is free when its lease ends."""
@@ -279,13 +269,8 @@ def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
     return [claim.job_id for claim in ordered], _once([claim.attempt for claim in ordered])
 
 
-def _failures(free: Sequence[Failure]) -> tuple[list[UUID], list[int], list[str], list[datetime]]:
-    return (
-        [one.job_id for one in free],
-        [one.attempt for one in free],
-        [encode_failure(one) for one in free],
-        [one.finished_at for one in free],
-    )
+def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _once(column: list[V]) -> list[V]:

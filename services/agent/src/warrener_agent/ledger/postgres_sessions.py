@@ -1,5 +1,4 @@
-"""Sessions of the PostgreSQL ledger: limits on both sides, so that no peer, outage or lock blocks the
-others."""
+"""Sessions of the PostgreSQL ledger: their limits, so that no peer, outage or lock blocks others."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -173,12 +172,12 @@ class LockTolerantBatches:
         if self._suspects and any(one.job_id in self._suspects for one in batch):
             batch, locked = await self._free(batch)
         try:
-            return await _unless_empty(batch, work), locked
+            return await work(batch) if batch else [], locked
         except asyncpg.LockNotAvailableError:
             batch, more = await self._free(batch)
         locked |= more
         try:
-            return await _unless_empty(batch, work), locked
+            return await work(batch) if batch else [], locked
         except asyncpg.LockNotAvailableError:  # locked since, or a row that only its inserter can see
             rows, more = await self._one_by_one(batch, work)
         return rows, locked | more
@@ -202,7 +201,3 @@ class LockTolerantBatches:
             except asyncpg.LockNotAvailableError:
                 locked.add(one.job_id)
         return rows, locked
-
-
-async def _unless_empty(batch: Sequence[R], work: "Callable[[Sequence[R]], Awaitable[Records]]") -> "Records":
-    return await work(batch) if batch else []

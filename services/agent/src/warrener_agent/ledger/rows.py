@@ -5,7 +5,7 @@ JSON stands in text columns: PostgreSQL's JSON type refuses an escaped NUL, and 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -60,9 +60,8 @@ def sort_by_job(rows: Iterable[R]) -> list[R]:
 
 def claim_results(
     claims: Sequence[Claim],
-    granted: Set[Claim],
+    granted: Mapping[Claim, SavedCheckpoint | None],
     found: Mapping[UUID, Found],
-    checkpoints: Mapping[UUID, SavedCheckpoint],
     *,
     locked: Set[UUID] = frozenset(),
 ) -> list[ClaimResult]:
@@ -71,38 +70,29 @@ def claim_results(
     A claim that was not granted, though its row does not refuse it, is HELD: the holder may have released it
     between the claim and the read of the row, and claiming again later is always safe.
     """
-    if len(granted) == len(claims) and not checkpoints:  # one claim a job, and each was granted
+    if len(granted) == len(claims) and not any(granted.values()):  # one claim a job, and each was granted
         return [GRANTED] * len(claims)
-    now_at = {claim.job_id: claim.attempt for claim in granted}
-    results = (_result(claim, now_at.get(claim.job_id), found.get(claim.job_id)) for claim in claims)
+    jobs = {claim.job_id for claim in granted}
     return [
-        _with_checkpoint(answer, checkpoints.get(claim.job_id), locked=claim.job_id in locked)
-        for claim, answer in zip(claims, results, strict=True)
+        ClaimResult(ClaimStatus.GRANTED, checkpoint=granted[claim])
+        if claim in granted
+        else ClaimResult(ClaimStatus.SUPERSEDED)
+        if claim.job_id in jobs
+        else _refusal(claim, found.get(claim.job_id), locked=claim.job_id in locked)
+        for claim in claims
     ]
 
 
-def _with_checkpoint(answer: ClaimResult, checkpoint: SavedCheckpoint | None, *, locked: bool) -> ClaimResult:
-    if answer is GRANTED:
-        return replace(answer, checkpoint=checkpoint)
-    return replace(answer, locked=True) if locked and answer.status is ClaimStatus.HELD else answer
-
-
-def _result(claim: Claim, granted: int | None, found: Found | None) -> ClaimResult:
-    if granted is not None:
-        return GRANTED if granted == claim.attempt else ClaimResult(ClaimStatus.SUPERSEDED)
-    return ClaimResult(ClaimStatus.HELD) if found is None else _refusal(found, claim)
-
-
-def _refusal(found: Found, claim: Claim) -> ClaimResult:
-    if found.completion is not None:
+def _refusal(claim: Claim, found: Found | None, *, locked: bool) -> ClaimResult:
+    if found is not None and found.completion is not None:
         return ClaimResult(ClaimStatus.COMPLETED, found.completion)
-    if found.cancelled:
+    if found is not None and found.cancelled:
         return ClaimResult(ClaimStatus.CANCELLED)
-    if found.attempt > claim.attempt:
+    if found is not None and found.attempt > claim.attempt:
         return ClaimResult(ClaimStatus.SUPERSEDED)
-    if found.failure is not None and found.attempt == claim.attempt:
+    if found is not None and found.failure is not None and found.attempt == claim.attempt:
         return ClaimResult(ClaimStatus.FAILED, failure=found.failure)
-    return ClaimResult(ClaimStatus.HELD)
+    return ClaimResult(ClaimStatus.HELD, locked=locked)
 
 
 def encode_child_jobs(child_jobs: Sequence[ChildJobRequest]) -> str:
@@ -122,14 +112,8 @@ def decode_failure(claim: Claim, column: str | None) -> Failure | None:
     """Decode the failure of a row's attempt, if it has failed."""
     if column is None:
         return None
-    details, started_at, finished_at = json.loads(column)
-    return Failure(
-        claim.job_id,
-        claim.attempt,
-        details,
-        datetime.fromisoformat(started_at),
-        datetime.fromisoformat(finished_at),
-    )
+    details, *times = json.loads(column)
+    return Failure(*claim, details, *map(datetime.fromisoformat, times))
 
 
 def decode_child_jobs(column: str) -> tuple[ChildJobRequest, ...]:
@@ -137,7 +121,9 @@ def decode_child_jobs(column: str) -> tuple[ChildJobRequest, ...]:
     return tuple(ChildJobRequest(key, request.encode()) for key, request in json.loads(column))
 
 
-def decode_checkpoint(job_id: UUID, attempt: int, text: str) -> SavedCheckpoint:
+def decode_checkpoint(job_id: UUID, attempt: int, text: str | None) -> SavedCheckpoint | None:
     """Decode the checkpoint of a claim's answer (number, blank, state), for the attempt that goes on."""
+    if text is None:
+        return None
     number, _, state = text.partition(" ")
     return SavedCheckpoint(job_id, attempt, int(number), state)

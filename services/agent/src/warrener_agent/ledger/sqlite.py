@@ -11,18 +11,18 @@ the claims from the check of its claim until after the commit, and claims check 
 lock.
 """
 
-import asyncio
-import sqlite3
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.port import (
+    HOLDER_MARK,
+    PROCESS_MARK,
     Claim,
     ClaimResult,
     Completion,
@@ -32,48 +32,53 @@ from warrener_agent.ledger.port import (
     Renewal,
     SavedCheckpoint,
 )
-from warrener_agent.ledger.rows import claim_results, highest_attempts
+from warrener_agent.ledger.rows import (
+    Found,
+    claim_results,
+    decode_checkpoint,
+    decode_child_jobs,
+    decode_failure,
+    encode_failure,
+    highest_attempts,
+)
 from warrener_agent.ledger.sqlite_files import (
-    ClaimsFile,
     FileWorker,
-    columns,
+    LedgerFiles,
+    SqliteTransaction,
+    WriteLock,
+    encode_completion,
     immediate_transaction,
-    open_files,
-    rows_as_dicts,
     timestamp_text,
-    to_sqlite,
     translate_outages,
 )
-from warrener_agent.ledger.statements import (
-    Parameters,
-    SerialTransaction,
-    ledger_statements,
-    number_parameters,
-)
+from warrener_agent.ledger.statements import ledger_statements
 
 R = TypeVar("R")
-
-_LOCK_TIMEOUT = 0.25
-"""Seconds that one try for the write lock waits; the attempt can be stopped between two tries."""
 _SQL = ledger_statements("sqlite")
+_NO_TIME = timedelta(0)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class SqliteLedger:
-    """A `Ledger` in the file `path` and the claims' file beside it, for any number of agents of this host."""
+    """A `Ledger` in the file `path` and the claims' file beside it, for any number of agents of this host.
+
+    Each method but `transaction` is one short transaction of the claims' file, each change one statement a
+    batch.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._claims_path = path.with_name(path.name + "-claims")
-        self._worker = FileWorker("warrener-ledger", path, self._open)
-        self._lock = WriteLock(path, self._claims_path)
+        claims = path.with_name(path.name + "-claims")
+        self._worker = FileWorker("warrener-ledger", path, lambda: self._open(claims))
+        self._lock = WriteLock(path, claims)
 
     async def start(self) -> None:
         await self._worker.run(lambda _: None)
 
-    def _open(self) -> ClaimsFile:
+    def _open(self, claims: Path) -> LedgerFiles:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            return open_files(self._path, self._claims_path, ClaimsFile)
+            return LedgerFiles(self._path, claims)
         except OSError as error:
             raise LedgerUnavailable(f"expected to write the ledger {self._path}, got: {error}") from error
 
@@ -82,44 +87,83 @@ class SqliteLedger:
         await self._worker.close()
 
     async def ping(self) -> None:
-        await self._run(lambda file: file.ping())
+        await self._run(lambda files: files.effects.execute("SELECT 1").fetchone())
 
     async def time(self) -> datetime:
         """Return the time of this host, which all agents that share the file have."""
         self._require_started()
+        return self._now()
+
+    def _now(self) -> datetime:
         return datetime.now(UTC)
 
     async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
+        return await self._run(lambda files: self._claim(files, claims, agent_id, lease))
+
+    def _claim(
+        self, files: LedgerFiles, claims: Sequence[Claim], agent_id: str, lease: timedelta
+    ) -> list[ClaimResult]:
         wanted = highest_attempts(claims)
-        granted, found, saved = await self._run(lambda file: file.claim(wanted, agent_id, lease))
-        return claim_results(claims, granted, found, saved)
+        found = {
+            job_id: Found(completion.attempt, cancelled=False, completion=completion)
+            for job_id, completion in read_completions(files, (one.job_id for one in wanted)).items()
+        }
+        open_claims = [claim for claim in wanted if claim.job_id not in found] if found else wanted
+        values = self._values(agent_id, lease) | {"batch": _pairs(open_claims)}
+        granted = {
+            Claim(job_id := UUID(job), attempt): decode_checkpoint(job_id, attempt, checkpoint)
+            for job, attempt, following, checkpoint in files.claims.execute(_SQL["claim"], values).fetchall()
+            if following is None
+        }
+        refused = [claim.job_id for claim in open_claims if claim not in granted]
+        if refused:
+            rows = files.claims.execute(_SQL["held"], (_ids(refused),)).fetchall()
+            for job, attempt, cancelled, failure in rows:
+                ended = decode_failure(Claim(UUID(job), attempt), failure)
+                found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
+        return claim_results(claims, granted, found)
 
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
     ) -> Renewal:
         return Renewal(
-            await self._run(lambda file: file.renew(claims, agent_id, lease, even_awaited=even_awaited))
+            await self._change("renew", _pairs(claims), agent_id, lease=lease, awaited=even_awaited)
         )
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
-        return await self._run(lambda file: file.complete(completions, agent_id))
+        # A completion of the handlers' file cannot be here too: a completed job is never granted again.
+        batch = json.dumps([encode_completion(one) for one in completions])
+        return await self._change("complete", batch, agent_id)
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        return await self._run(lambda file: file.fail(failures, agent_id))
+        return await self._run(lambda files: self._fail(files, "fail", failures, agent_id))
 
     async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        return await self._run(lambda file: file.fail(failures, agent_id, abandoned=True))
+        return await self._run(lambda files: self._fail(files, "fail_abandoned", failures, agent_id))
+
+    def _fail(
+        self, files: LedgerFiles, statement: str, failures: Sequence[Failure], agent_id: str
+    ) -> set[UUID]:
+        over = read_completions(files, (one.job_id for one in failures))
+        batch = [
+            [str(one.job_id), one.attempt, encode_failure(one), timestamp_text(one.finished_at)]
+            for one in failures
+            if one.job_id not in over
+        ]
+        marks = {"batch": json.dumps(batch), "holder": HOLDER_MARK, "mark": PROCESS_MARK}
+        return _changed(files, statement, self._values(agent_id) | marks)
 
     async def save_checkpoints(
         self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
-        return await self._run(lambda file: file.save_checkpoints(checkpoints, agent_id, now))
+        batch = json.dumps([[str(one.job_id), *one[1:]] for one in checkpoints])
+        return await self._change("save", batch, agent_id, at=timestamp_text(now))
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
-        await self._run(lambda file: file.release(claims, agent_id))
+        await self._change("release", _pairs(claims), agent_id)
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
-        await self._run(lambda file: file.cancel(job_ids, now))
+        await self._change("cancel", _ids(job_ids), at=timestamp_text(now))
 
     @asynccontextmanager
     async def transaction(
@@ -137,171 +181,83 @@ class SqliteLedger:
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
     ) -> DeletedRows:
         """Delete old rows; waits for the handlers' transactions if their file has old completions."""
-        deleted, there = await self._run(lambda file: file.delete_old(before, after, limit))
+        deleted, there = await self._run(lambda files: _delete_old(files, before, after, limit))
         if not there:
             return deleted
         completions = await self._lock.delete_old(before, limit)
-        following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
+        following = after or _EARLIEST if completions == limit else None
         return DeletedRows(
             deleted.rows + completions, deleted.completions + completions, deleted.after or following
         )
 
-    async def _run(self, work: Callable[[ClaimsFile], R]) -> R:
+    async def _change(
+        self, statement: str, batch: str, agent_id: str = "", *, lease: timedelta = _NO_TIME, **values: object
+    ) -> set[UUID]:
+        """Carry out a statement, and return the jobs that it changed."""
+        return await self._run(
+            lambda files: _changed(
+                files, statement, {**self._values(agent_id, lease), "batch": batch, **values}
+            )
+        )
+
+    def _values(self, agent_id: str, lease: timedelta = _NO_TIME) -> dict[str, object]:
+        """Return the values that most statements take; of the time after the wait for the lock."""
+        now = self._now()
+        return {"agent": agent_id, "now": timestamp_text(now), "until": timestamp_text(now + lease)}
+
+    async def _run(self, work: Callable[[LedgerFiles], R]) -> R:
+        """Run `work` in a transaction of the claims' file."""
         self._require_started()
 
-        def guarded(file: ClaimsFile) -> R:
-            with translate_outages(self._path):
-                return work(file)
+        def locked(files: LedgerFiles) -> R:
+            with immediate_transaction(files.claims):
+                return work(files)
 
-        return await self._worker.run(guarded)
+        with translate_outages(self._path):
+            return await self._worker.run(locked)
 
     def _require_started(self) -> None:
         if self._worker.files is None:
             raise LedgerUnavailable("expected a started ledger, got one that is closed; call start() first")
 
 
-class _Files:
-    """The handlers' file for writing, and the claims' file for the fence; used from one thread."""
-
-    def __init__(self, effects: sqlite3.Connection, claims: sqlite3.Connection) -> None:
-        self.effects, self._claims = effects, claims
-
-    def begin(self) -> bool:
-        """Take the write lock; False if another process has it."""
-        try:
-            self.effects.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                return False
-            raise
-        return True
-
-    def record(self, completion: Completion, claim: Claim, agent_id: str) -> bool:
-        """Commit with the completion, if the claim still holds: no agent can take it meanwhile."""
-        try:
-            with immediate_transaction(self._claims):
-                mine = self._claims.execute(
-                    _SQL["still_mine"], (str(claim.job_id), claim.attempt, agent_id)
-                ).fetchone()
-                if not mine or self.effects.execute(_SQL["record"], columns(completion)).rowcount != 1:
-                    return False
-                self.effects.execute("COMMIT")
-                return True
-        finally:
-            self.rollback()
-
-    def rollback(self) -> None:
-        if self.effects.in_transaction:
-            self.effects.execute("ROLLBACK")
-
-    def close(self) -> None:
-        try:
-            self.rollback()
-        finally:
-            self.effects.close()
-            self._claims.close()
+def _changed(files: LedgerFiles, statement: str, values: dict[str, object]) -> set[UUID]:
+    return {UUID(job) for (job,) in files.claims.execute(_SQL[statement], values).fetchall()}
 
 
-class WriteLock:
-    """The lock of the handlers' file: an asyncio lock within this process, SQLite's lock among processes."""
-
-    def __init__(self, path: Path, claims_path: Path) -> None:
-        self.path = path
-        self._turn = asyncio.Lock()
-        open_ = partial(open_files, path, claims_path, _Files, patience=_LOCK_TIMEOUT)
-        self._worker: FileWorker[_Files] = FileWorker("warrener-effects", path, open_)
-        self.run = self._worker.run
-
-    async def acquire(self) -> None:
-        """Wait for the write lock, and begin. Only the attempt's own timeout limits the wait."""
-        await self._turn.acquire()
-        try:
-            while not await self.run(_Files.begin):
-                pass
-        except BaseException:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Release the lock. A running statement is interrupted, and all that was not committed rolled
-        back."""
-        self._interrupt()
-        self._worker.submit(_Files.rollback)
-        self._turn.release()
-
-    def _interrupt(self) -> None:
-        if self._worker.files is not None:
-            self._worker.files.effects.interrupt()
-
-    async def delete_old(self, before: datetime, limit: int) -> int:
-        """Delete up to `limit` older completions, while no handler writes."""
-        await self.acquire()
-        try:
-            return await self.run(lambda files: self._forget(files, before, limit))
-        finally:
-            self.release()
-
-    def _forget(self, files: _Files, before: datetime, limit: int) -> int:
-        with translate_outages(self.path):
-            values = {"before": timestamp_text(before), "limit": limit}
-            deleted = files.effects.execute(_SQL["forget_completions"], values).rowcount
-            files.effects.execute("COMMIT")
-            return deleted
-
-    async def close(self) -> None:
-        """Roll back an open transaction, and close the files. May be called twice."""
-        self._interrupt()
-        await self._worker.close()
-
-
-class SqliteTransaction(SerialTransaction):
-    """An `OpenTransaction`: the one writer of the handlers' file, from its first statement to its end.
-
-    The lock is taken with the first statement, so that a handler that has not written yet blocks no other.
-    """
-
-    def __init__(self, lock: WriteLock, claim: Claim, agent_id: str) -> None:
-        super().__init__()
-        self._lock, self._claim, self._agent_id = lock, claim, agent_id
-        self._begun = False
-
-    async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
-        return await self._lock.run(lambda files: _execute(files.effects, statement, parameters))
-
-    async def _record(self, completion: Completion) -> bool:
-        return await self._lock.run(lambda files: self._record_in(files, completion))
-
-    def _record_in(self, files: _Files, completion: Completion) -> bool:
-        with translate_outages(self._lock.path):
-            return files.record(completion, self._claim, self._agent_id)
-
-    async def _begin(self) -> None:
-        self._require_open()
-        if not self._begun:
-            await self._lock.acquire()
-            self._begun = True
-            if self._over:  # the attempt ended during the wait
-                self._lock.release()
-            self._require_open()
-
-    async def end(self) -> None:
-        if self._begun and not self._over:
-            self._lock.release()
-        self._over = True
-
-
-def _execute(
-    connection: sqlite3.Connection, statement: str, parameters: Parameters
-) -> list[Mapping[str, Any]]:
-    if isinstance(parameters, Mapping):
-        values = {name: to_sqlite(value) for name, value in parameters.items()}
-        return list(rows_as_dicts(connection.execute(statement, values)))
-    if not parameters:
-        # An empty list of mappings for a statement with parameters: run it zero times.
-        return (
-            [] if number_parameters(statement).names else list(rows_as_dicts(connection.execute(statement)))
+def read_completions(files: LedgerFiles, job_ids: Iterable[UUID]) -> dict[UUID, Completion]:
+    """Read the completions of these jobs, by job, from both files."""
+    ids = (_ids(job_ids),)
+    return {
+        (job_id := UUID(job)): Completion(
+            job_id, attempt, result, decode_child_jobs(child_jobs), *map(datetime.fromisoformat, times)
         )
-    connection.executemany(
-        statement, ({name: to_sqlite(value) for name, value in one.items()} for one in parameters)
-    )
-    return []
+        for file in (files.claims, files.effects)
+        for job, attempt, result, child_jobs, *times in file.execute(_SQL["completed"], ids).fetchall()
+    }
+
+
+def _delete_old(
+    files: LedgerFiles, before: datetime, after: datetime | None, limit: int
+) -> tuple[DeletedRows, bool]:
+    """Delete one batch of the claims' file; True if the handlers' file has old completions too."""
+    claims, values = files.claims, dict[str, Any](before=timestamp_text(before), limit=limit)
+    values["after"] = timestamp_text(after) if after else ""
+    completions = claims.execute(_SQL["forget_completions"], values).rowcount
+    end = claims.execute(_SQL["page_end"], values).fetchone()
+    values["end"] = end[0] if end else values["before"]
+    gone = [job for (job,) in claims.execute(_SQL["forget_claims"], values).fetchall()]
+    claims.execute(_SQL["forget_checkpoints"], {"jobs": json.dumps(gone)})
+    there = files.effects.execute(_SQL["old_completion"], (values["before"],)).fetchone() is not None
+    following = after or _EARLIEST if completions == limit else None
+    if end:
+        following = datetime.fromisoformat(end[0])
+    return DeletedRows(completions + len(gone), completions, following), there
+
+
+def _pairs(claims: Iterable[Claim]) -> str:
+    return json.dumps([[str(claim.job_id), claim.attempt] for claim in claims])
+
+
+def _ids(job_ids: Iterable[UUID]) -> str:
+    return json.dumps([str(job_id) for job_id in job_ids])

@@ -1,4 +1,5 @@
 -- The statements of the ledger in SQLite: a batch is JSON, an array of arrays in the order of the columns.
+-- `:now` is the time by which leases go, `:at` that of the caller; both in the format of `timestamp_text`.
 
 -- name: completions
 CREATE TABLE IF NOT EXISTS warrener_completions (
@@ -19,10 +20,6 @@ CREATE TABLE IF NOT EXISTS warrener_claims (
 -- name: claimed
 CREATE INDEX IF NOT EXISTS warrener_claims_claimed ON warrener_claims (claimed_at)
 
--- name: now
--- In the format of `timestamp_text`.
-strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
-
 -- name: checkpoints
 CREATE TABLE IF NOT EXISTS warrener_checkpoints (
     job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL,
@@ -36,7 +33,7 @@ CREATE TABLE IF NOT EXISTS warrener_checkpoints (
 -- A returned row with a next attempt was not granted: that attempt waits until the claim is released or its
 -- lease has ended, and the holder cannot renew meanwhile.
 INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until, claimed_at)
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until, {now}
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until, :now
 FROM json_each(:batch) WHERE true
 ON CONFLICT (job_id) DO UPDATE
     SET attempt = iif({free}, excluded.attempt, attempt),
@@ -65,7 +62,7 @@ UPDATE warrener_claims SET lease_until = :until {mine} AND cancelled_at IS NULL
 RETURNING job_id
 
 -- name: release
-UPDATE warrener_claims SET agent_id = NULL, lease_until = {now} {mine}
+UPDATE warrener_claims SET agent_id = NULL, lease_until = :now {mine}
 
 -- name: complete
 INSERT INTO warrener_completions (job_id, attempt, result, child_jobs, started_at, finished_at)
@@ -96,12 +93,12 @@ substr(agent_id, 1, instr(agent_id || :mark, :mark) - 1)
 -- name: fail_abandoned
 UPDATE warrener_claims SET failure = replace(ended, :holder, {holder}), agent_id = NULL, lease_until = at
     {ended} AND agent_id <> :agent
-    AND (lease_until <= {now} OR {holder} = substr(:agent, 1, instr(:agent || :mark, :mark) - 1))
+    AND (lease_until <= :now OR {holder} = substr(:agent, 1, instr(:agent || :mark, :mark) - 1))
 RETURNING job_id
 
 -- name: save
 INSERT INTO warrener_checkpoints (job_id, attempt, number, state, saved_at)
-SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'), :now
+SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'), :at
 FROM json_each(:batch) JOIN warrener_claims AS c
     ON c.job_id = json_extract(value, '$[0]') AND c.attempt = json_extract(value, '$[1]')
 WHERE c.agent_id = :agent AND c.cancelled_at IS NULL
@@ -112,7 +109,7 @@ RETURNING job_id
 
 -- name: cancel
 INSERT INTO warrener_claims (job_id, attempt, cancelled_at, claimed_at)
-SELECT value, 0, :now, {now} FROM json_each(:batch) WHERE true
+SELECT value, 0, :at, :now FROM json_each(:batch) WHERE true
 ON CONFLICT (job_id) DO UPDATE SET cancelled_at = coalesce(cancelled_at, excluded.cancelled_at)
 
 -- name: completed
