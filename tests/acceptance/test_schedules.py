@@ -1,7 +1,7 @@
 """Every tick accounted for (G5): real schedulers, a real broker, and a tick history to compare with.
 
 Schedulers share the work and are killed. What follows ticks that were missed is proved in virtual time, by
-`services/scheduler/tests/decisions/test_ticks.py` and `tests/simulation/test_year.py`.
+`services/scheduler/tests/schedules/test_ticker.py` and `tests/simulation/test_year.py`.
 """
 
 import asyncio

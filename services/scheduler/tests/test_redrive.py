@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from services.scheduler.tests.stage import Stage, job_id, request
 from tests.store_rows import changed, died, succeeded
 
@@ -25,6 +27,7 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import redrive_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
+from warrener_scheduler.decisions.dead_letters import merge_patch
 from warrener_store.dead_letters.rows import (
     DeadLetter,
     DeadLetterFilter,
@@ -374,3 +377,39 @@ async def test_a_change_of_an_unknown_redrive_is_parked(stage: Stage) -> None:
     ((reason, body),) = stage.parked()
     assert reason == "unknown_job"
     assert b"redrive.change_requested" in body
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+OBJECTS = st.dictionaries(st.text(max_size=2), VALUES, max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "patch", "expected"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_the_examples_of_the_standard(
+    arguments: dict[str, Any], patch: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert merge_patch(arguments, patch) == expected
+
+
+@given(OBJECTS, OBJECTS)
+def test_what_is_patched_twice_is_patched_once(arguments: dict[str, Any], patch: dict[str, Any]) -> None:
+    once = merge_patch(arguments, patch)
+    assert merge_patch(once, patch) == once
+    assert merge_patch(arguments, {}) == arguments

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import NOW, agent_row
+from services.supervisor.tests.stage import NOW, agent_row
 from tests.store_rows import died, job_type_row, queued_job, waiting_job
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState

@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import FRESH, JOB, NOW, heartbeat, make
-from services.supervisor.tests.harness import SupervisorHarness, opened
+from services.supervisor.tests.stage import FRESH, JOB, NOW, SupervisorHarness, heartbeat, make, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptCancel, AttemptStartTimedOut, JobDeadlinePassed

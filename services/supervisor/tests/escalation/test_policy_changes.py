@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.escalation.test_runner import UNDO, EscalationRig, policy
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.stage import NOW
 from structlog.testing import capture_logs
 
 from warrener_store.incidents.rows import IncidentChange, IncidentRow

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests.escalation.test_decisions import incident
-from services.supervisor.tests.event_factory import NOW, make
+from services.supervisor.tests.stage import NOW, make
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
