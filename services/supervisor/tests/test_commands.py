@@ -10,6 +10,7 @@ from services.supervisor.tests.stage import (
     NOW,
     SupervisorHarness,
     cancel,
+    event,
     lost,
     make,
     opened,
@@ -23,15 +24,11 @@ from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import (
     AttemptCancel,
     BreakerSetRequested,
-    BreakerSetRequestedData,
     CommandHandled,
     IncidentCloseRequested,
-    IncidentCloseRequestedData,
     JobCancelRequested,
-    JobCancelRequestedData,
     JobFinished,
     ParkedDropRequested,
-    ParkedDropRequestedData,
 )
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
@@ -40,7 +37,7 @@ from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 
 QUEUE = topology.SUPERVISOR_COMMANDS.name
-DROP = ParkedDropRequested(id="1", source="test", data=ParkedDropRequestedData(ids=("0" * 32,), by="ann"))
+DROP = event(ParkedDropRequested, ids=("0" * 32,), by="ann")
 
 
 async def parked(harness: SupervisorHarness) -> list[tuple[str, str]]:
@@ -103,11 +100,8 @@ async def test_what_is_no_command_is_parked_alone(harness: SupervisorHarness) ->
 
 
 def replies(harness: SupervisorHarness) -> list[tuple[str, bool, str]]:
-    return [
-        (event.data.command_id, event.data.accepted, event.data.detail)
-        for event in harness.published(topology.EVENTS)
-        if isinstance(event, CommandHandled)
-    ]
+    handled = [event.data for event in harness.all_of(CommandHandled)]
+    return [(data.command_id, data.accepted, data.detail) for data in handled]
 
 
 async def test_the_requester_of_a_cancel_gets_its_effect(harness: SupervisorHarness) -> None:
@@ -134,12 +128,11 @@ async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_t
     harness: SupervisorHarness,
 ) -> None:
     await harness.store.put_job_types([job_type_row("mail.send")])
-    close = IncidentCloseRequestedData(fingerprint="no-such", by="ann", reply_to="desk")
-    breaker = BreakerSetRequestedData(name="job:mail.send", state=BreakerState.OPEN, reply_to="desk")
-    await harness.publish(IncidentCloseRequested(id="1", source="test", data=close), then=1)
-    await harness.publish(BreakerSetRequested(id="2", source="test", data=breaker), then=1)
-    typo = breaker.model_copy(update={"name": "job:mail.sent"})
-    await harness.publish(BreakerSetRequested(id="3", source="test", data=typo), then=1)
+    close = event(IncidentCloseRequested, fingerprint="no-such", by="ann", reply_to="desk")
+    await harness.publish(close, then=1)
+    for number, name in (("2", "job:mail.send"), ("3", "job:mail.sent")):
+        request = event(BreakerSetRequested, number, name=name, state=BreakerState.OPEN, reply_to="desk")
+        await harness.publish(request, then=1)
     [(_, accepted, detail), handled, refused] = replies(harness)
     sentence = "expected the name of a breaker, got 'job:mail.sent'; there are job:mail.send"
     assert refused == ("3", False, sentence)
@@ -165,8 +158,8 @@ def job(number: int, parent: UUID | None = JOB, state: JobState = JobState.QUEUE
 
 
 def cancel_all(job_id: UUID = JOB, *, tree: bool = True, **more: Any) -> Message:
-    data = JobCancelRequestedData(job_id=job_id, reason="wrong file", tree=tree, **more)
-    return cancel_behind_reports(JobCancelRequested(id=f"cancel {job_id}", source="test", data=data))
+    fields = {"job_id": job_id, "reason": "wrong file", "tree": tree, **more}
+    return cancel_behind_reports(event(JobCancelRequested, f"cancel {job_id}", **fields))
 
 
 async def state(empty: SupervisorHarness, number: int) -> tuple[JobState, str | None]:
@@ -191,10 +184,7 @@ async def test_a_tree_is_cancelled_whatever_each_of_it_does(empty: SupervisorHar
     assert await state(empty, 7) == (JobState.QUEUED, None)
     members = [JOB, *(UUID(int=number) for number in range(2, 7))]
     assert (await empty.store.cancelled_among(members)).keys() == set(members), "none of them grows on"
-    published = {
-        event.data.job_id for event in empty.published(topology.CONTROL) if isinstance(event, AttemptCancel)
-    }
-    assert UUID(int=2) in published
+    assert UUID(int=2) in {event.data.job_id for event in empty.all_of(AttemptCancel)}
 
 
 async def test_the_same_again_publishes_the_same_and_changes_nothing(empty: SupervisorHarness) -> None:
@@ -215,8 +205,8 @@ async def test_parents_that_go_round_in_a_circle_are_walked_once(empty: Supervis
 async def test_the_reason_arrives_with_the_end(empty: SupervisorHarness) -> None:
     await empty.store.insert_jobs([make()])
     await empty.publish(cancel_all(tree=False, reply_to="me"), then=1)
-    ends = [event for event in empty.published(topology.EVENTS) if isinstance(event, JobFinished)]
-    assert {(end.data.state, end.data.reason) for end in ends} == {(JobState.CANCELLED, "wrong file")}
+    ends = {(end.data.state, end.data.reason) for end in empty.all_of(JobFinished)}
+    assert ends == {(JobState.CANCELLED, "wrong file")}
     assert "reply.me" in empty.addresses(topology.EVENTS)
 
 
@@ -227,9 +217,7 @@ async def test_an_agent_that_takes_over_what_is_to_be_cancelled_is_stopped_at_on
     row = make(JobState.RUNNING, lease_until=future, wake_at=future, cancel_reason="wrong file")
     await empty.store.insert_jobs([row])
     await empty.publish(started(agent="agent-2", at=NOW), then=1)
-    (published,) = empty.published(topology.CONTROL)
-    assert isinstance(published, AttemptCancel)
-    assert published.data.attempt is None
+    assert [event.data.attempt for event in empty.all_of(AttemptCancel)] == [None]
 
 
 async def test_what_was_lost_and_cancelled_is_marked_by_the_agents_that_live(

@@ -45,6 +45,14 @@ def beat(*lines: HeartbeatLine, process: int = 1) -> AgentHeartbeat:
     return event.model_copy(update={"data": event.data.model_copy(update=this)})
 
 
+def tracker_of(*listed: HeartbeatLine, confirmed: int = 0) -> HeartbeatTracker:
+    """A tracker that has received these lines of agent a1 at 0 s, the first of them confirmed."""
+    tracker = HeartbeatTracker(20, 10)
+    tracker.note(beat(*listed), 0, NOW)
+    tracker.confirm("a1", listed[:confirmed])
+    return tracker
+
+
 def running(line: HeartbeatLine, *, agent_id: str = "a1", cancelled: bool = False) -> RunningAttemptRow:
     return RunningAttemptRow(line.job_id, line.attempt, agent_id, NOW, cancelled)
 
@@ -59,9 +67,7 @@ def test_a_line_is_looked_up_until_the_store_confirms_it() -> None:
 
 
 def test_a_confirmed_line_that_is_no_longer_listed_is_missing_until_it_is_settled() -> None:
-    tracker = HeartbeatTracker(20, 10)
-    tracker.note(beat(FIRST, SECOND), 0, NOW)
-    tracker.confirm("a1", [FIRST, SECOND])
+    tracker = tracker_of(FIRST, SECOND, confirmed=2)
     later = NOW + timedelta(seconds=2)
     tracker.note(beat(SECOND), 2, later)
     tracker.note(beat(SECOND), 9, later)
@@ -73,9 +79,7 @@ def test_a_confirmed_line_that_is_no_longer_listed_is_missing_until_it_is_settle
 
 
 def test_a_line_that_comes_back_is_not_missing_and_a_silent_agent_misses_nothing() -> None:
-    tracker = HeartbeatTracker(20, 10)
-    tracker.note(beat(FIRST), 0, NOW)
-    tracker.confirm("a1", [FIRST])
+    tracker = tracker_of(FIRST, confirmed=1)
     tracker.note(beat(), 2, NOW)
     assert tracker.missing(2) == {}, "nothing was received since"
     tracker.note(beat(), 4, NOW)
@@ -85,8 +89,7 @@ def test_a_line_that_comes_back_is_not_missing_and_a_silent_agent_misses_nothing
 
 
 def test_whole_lists_are_compared_now_and_then_and_at_once_with_another_process() -> None:
-    tracker = HeartbeatTracker(20, 10)
-    tracker.note(beat(FIRST), 0, NOW)
+    tracker = tracker_of(FIRST)
     assert tracker.due_for_comparison(0) == ["a1"]
     tracker.compare("a1", [running(FIRST)], 0)
     assert tracker.due_for_comparison(19) == []
@@ -99,25 +102,20 @@ def test_whole_lists_are_compared_now_and_then_and_at_once_with_another_process(
 
 
 def test_a_comparison_takes_back_what_is_cancelled_or_over() -> None:
-    tracker = HeartbeatTracker(20, 10)
-    tracker.note(beat(FIRST, SECOND), 0, NOW)
-    tracker.confirm("a1", [FIRST, SECOND])
+    tracker = tracker_of(FIRST, SECOND, confirmed=2)
     tracker.compare("a1", [running(FIRST, cancelled=True)], 0)
     assert tracker.note(beat(FIRST, SECOND), 2, NOW) == {FIRST, SECOND}
 
 
 def test_after_a_silence_every_line_is_looked_up_again() -> None:
-    tracker = HeartbeatTracker(20, 10)
-    tracker.note(beat(FIRST, SECOND), 0, NOW)
-    tracker.confirm("a1", [FIRST, SECOND])
+    tracker = tracker_of(FIRST, SECOND, confirmed=2)
     assert tracker.note(beat(FIRST), 10, NOW) == {FIRST}
     tracker.note(beat(FIRST), 12, NOW)
     assert set(tracker.missing(10)) == {SECOND}
 
 
 def test_agents_that_are_gone_for_long_are_forgotten() -> None:
-    tracker = HeartbeatTracker(20, 10)
-    tracker.note(beat(), 0, NOW)
+    tracker = tracker_of()
     assert tracker.received_since("a1", -1)
     assert not tracker.received_since("a1", 0)
     tracker.forget(0)
@@ -153,8 +151,6 @@ def test_what_is_over_is_to_stop(state: JobState) -> None:
 
 
 RULES = Timings()
-
-
 LEASE, RECONNECT = RULES.lease.total_seconds(), RULES.reconnect.total_seconds()
 
 

@@ -133,13 +133,8 @@ def watched(*states: JobState | None, paused: bool = False, **fields: Any) -> Wa
     return WatchedSchedule(WatchRow(**row), paused, tuple(reversed(runs)))
 
 
-DEAD, DONE, RUNS, GONE, LATE = (
-    JobState.DEAD,
-    JobState.SUCCEEDED,
-    JobState.RUNNING,
-    JobState.CANCELLED,
-    JobState.EXPIRED,
-)
+DEAD, DONE, RUNS = JobState.DEAD, JobState.SUCCEEDED, JobState.RUNNING
+GONE, LATE = JobState.CANCELLED, JobState.EXPIRED
 
 
 @pytest.mark.parametrize(
@@ -247,10 +242,8 @@ def test_why_no_job_begins() -> None:
 
 
 def test_why_there_is_no_job() -> None:
-    assert (
-        explain_missing_success(None, None, (), NO_OPEN_BREAKERS, at(0))
-        == "none of its newest ticks has requested a job"
-    )
+    no_tick = explain_missing_success(None, None, (), NO_OPEN_BREAKERS, at(0))
+    assert no_tick == "none of its newest ticks has requested a job"
     unconfirmed = explain_missing_success(replace(FIRED, fired_at=None), None, (), NO_OPEN_BREAKERS, at(0))
     assert unconfirmed == "the broker has not confirmed the request of its last tick"
     just_now = at(0) + timedelta(seconds=5)
@@ -282,10 +275,8 @@ async def scheduler(harness: SupervisorHarness) -> AsyncIterator[MemoryBus]:
 
 
 async def incidents(harness: SupervisorHarness, *, closed: bool = False) -> dict[str, IncidentRow]:
-    return {
-        incident.fingerprint: incident
-        for incident in await harness.store.escalations.incidents(IncidentFilter(closed=closed))
-    }
+    found = await harness.store.escalations.incidents(IncidentFilter(closed=closed))
+    return {incident.fingerprint: incident for incident in found}
 
 
 async def ran(harness: SupervisorHarness, seconds: float, state: JobState, name: str = "hourly") -> None:

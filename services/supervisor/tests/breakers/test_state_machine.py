@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from services.supervisor.tests.stage import BOOM, NOW, failed, judged, make, overdue, released
+from services.supervisor.tests.stage import BOOM, NOW, attempt_of, failed, judged, make, overdue, released
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind, Event
@@ -103,8 +103,7 @@ class TestJudgement:
         assert (row.state, row.failures, row.attempt) == (JobState.RETRYING, 0, 2)
         assert row.wake_at == NOW + RECHECK_INTERVAL
         assert is_stored_only(row, NOW, Timings()), "no delay queue wakes it"
-        assert decision.attempt is not None
-        assert decision.attempt.verdict == f"not charged, held back: {NAME} is open"
+        assert attempt_of(decision).verdict == f"not charged, held back: {NAME} is open"
 
     def test_the_failure_of_a_probe_is_charged_like_any_other(self) -> None:
         assert behind(JobState.RUNNING, failed(), HALF_OPEN).row.failures == 1

@@ -13,9 +13,12 @@ from services.supervisor.tests.stage import (
     NOW,
     OF_SIGNAL,
     STARTED,
+    attempt_of,
     cancel,
+    dead_letter_of,
     deadline,
     failed,
+    ignored,
     judged,
     lost,
     make,
@@ -123,12 +126,11 @@ def test_along_any_history_a_job_keeps_its_promises(
         assert broken_job_rule(row) is None
         assert (decision.dead_letter is not None) == (row.state is JobState.DEAD)
         if row.attempt > before.attempt:
-            assert decision.attempt is not None
-            assert decision.attempt.attempt == before.attempt
+            assert attempt_of(decision).attempt == before.attempt
             assert Notification.DISPATCH in decision.notifications
         if decision.attempt is not None:
-            assert decision.attempt.attempt not in ended, "an attempt ends once"
-            ended.add(decision.attempt.attempt)
+            assert attempt_of(decision).attempt not in ended, "an attempt ends once"
+            ended.add(attempt_of(decision).attempt)
         assert (Notification.FINISHED in decision.notifications) == row.state.terminal
         if row.state is JobState.RETRYING and row.due_at and row.attempt > before.attempt:
             assert row.due_at >= now
@@ -183,8 +185,7 @@ def test_a_failure_is_tried_again_after_its_backoff() -> None:
     assert (row.state, row.attempt, row.failures, row.agent_id) == (JobState.RETRYING, 2, 1, None)
     assert row.due_at == NOW + timedelta(seconds=1)
     assert row.wake_at == NOW + timedelta(seconds=16)
-    assert decision.attempt is not None
-    assert decision.attempt.outcome is AttemptOutcome.FAILED
+    assert attempt_of(decision).outcome is AttemptOutcome.FAILED
     assert decision.notifications == {Notification.DISPATCH, Notification.RETRYING}
 
 
@@ -204,8 +205,7 @@ def test_a_delay_requested_by_the_handler_wins(seconds: int, due_in: timedelta, 
 def test_the_last_failure_is_death() -> None:
     decision = judged(make(JobState.RUNNING, attempt=3, failures=2), failed(3))
     assert decision.row.state is JobState.DEAD
-    assert decision.dead_letter is not None
-    assert "3 attempts are used up" in decision.dead_letter.reason
+    assert "3 attempts are used up" in dead_letter_of(decision).reason
     assert decision.notifications == {Notification.FINISHED, Notification.DEAD}
 
 
@@ -264,9 +264,9 @@ def test_a_loss_counts_unless_its_agent_was_seen_since(
 def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since() -> None:
     at = NOW - timedelta(seconds=5)
     event = lost().model_copy(update={"time": at})
-    assert isinstance(judge(make(JobState.RUNNING, updated_at=NOW), event, AT), NoChange)
+    assert ignored(make(JobState.RUNNING, updated_at=NOW), event)
     assert isinstance(judge(make(JobState.RUNNING, updated_at=at), event, AT), JobTransition)
-    assert isinstance(judge(make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event, AT), NoChange)
+    assert ignored(make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event)
 
 
 # -- a loss that was none ----------------------------------------------------------------------------------
@@ -279,14 +279,14 @@ def test_an_attempt_whose_end_is_reported_was_not_lost(report: Callable[[int], E
     spared = judged(retrying, report(1)).row
     failures = 1 if report is failed else 0
     assert (spared.losses, spared.failures, spared.attempt, spared.error) == (0, failures, 2, None)
-    assert isinstance(judge(spared, report(1), AT), NoChange), "once"
+    assert ignored(spared, report(1)), "once"
 
 
 def test_only_the_charge_for_that_attempt_is_taken_back() -> None:
     row = judged(make(JobState.RUNNING), lost()).row
     row = judged(row, lost(2)).row
-    assert isinstance(judge(row, failed(1, agent="agent-2"), AT), NoChange), "it was not agent-2's"
-    assert isinstance(judge(row, released(2), AT), NoChange), "given back: not known to have run on"
+    assert ignored(row, failed(1, agent="agent-2")), "it was not agent-2's"
+    assert ignored(row, released(2)), "given back: not known to have run on"
     spared = judged(row, stopped(2)).row
     assert (spared.losses, spared.attempt) == (1, 3)
     assert spared.error is not None
@@ -296,7 +296,7 @@ def test_only_the_charge_for_that_attempt_is_taken_back() -> None:
 def test_a_failure_reported_by_one_who_no_longer_holds_the_attempt_is_passed_over() -> None:
     row = make(JobState.RUNNING, agent_id="agent-2")
     earlier, later = NOW - timedelta(minutes=1), NOW - timedelta(seconds=1)
-    assert isinstance(judge(row, failed(agent="agent-1", at=earlier), AT), NoChange)
+    assert ignored(row, failed(agent="agent-1", at=earlier))
     assert isinstance(judge(row, failed(agent="agent-3", at=later), AT), JobTransition)
 
 
@@ -304,7 +304,7 @@ def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it() -> None:
     row = make(JobState.RUNNING, agent_id="agent-1")
     taken = judged(row, started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
     assert taken.agent_id == "agent-2"
-    assert isinstance(judge(taken, started(agent="agent-1"), AT), NoChange)
+    assert ignored(taken, started(agent="agent-1"))
 
 
 def test_an_agents_clock_cannot_move_a_start_out_of_its_time() -> None:
@@ -356,34 +356,34 @@ def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(state: JobStat
     row = make(state, attempt=3)
     decision = judged(row, succeeded(1))
     assert (decision.row.state, decision.row.attempt) == (JobState.SUCCEEDED, 3)
-    assert decision.attempt is not None
-    assert (decision.attempt.attempt, decision.attempt.verdict) == (3, "done: recorded by attempt 1")
+    assert (attempt_of(decision).attempt, attempt_of(decision).verdict) == (3, "done: recorded by attempt 1")
     assert (Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), (
         "what runs for nothing is stopped"
     )
-    again = judge(decision.row, succeeded(1), AT)
-    assert isinstance(again, NoChange)
+    again = ignored(decision.row, succeeded(1))
     assert Notification.FINISHED in again.notifications, "whoever saved it may have died before saying so"
 
 
 # -- retries whose time has passed ---------------------------------------------------------------------------
 
 
-def test_1_a_retry_is_queued_without_a_second_message() -> None:
-    due_at = NOW - timedelta(seconds=15)
-    decision = judged(make(JobState.RETRYING, attempt=2, due_at=due_at), overdue(2))
-    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (
-        JobState.QUEUED,
-        2,
-        due_at,
-    )
-    assert not decision.notifications
+DUE_AT = NOW - timedelta(seconds=15)
 
 
-def test_1_a_retry_that_was_held_in_the_store_is_dispatched() -> None:
-    decision = judged(make(JobState.RETRYING, attempt=2, dispatched_at=None), overdue(2))
-    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (JobState.QUEUED, 2, NOW)
-    assert decision.notifications == {Notification.DISPATCH}
+@pytest.mark.parametrize(
+    ("changes", "dispatched_at", "notifications"),
+    [
+        pytest.param({"due_at": DUE_AT}, DUE_AT, set[Notification](), id="without a second message"),
+        pytest.param({"dispatched_at": None}, NOW, {Notification.DISPATCH}, id="it was held in the store"),
+    ],
+)
+def test_1_a_retry_that_is_due_is_queued_under_its_number(
+    changes: dict[str, Any], dispatched_at: datetime, notifications: set[Notification]
+) -> None:
+    decision = judged(make(JobState.RETRYING, attempt=2, **changes), overdue(2))
+    row = decision.row
+    assert (row.state, row.attempt, row.dispatched_at) == (JobState.QUEUED, 2, dispatched_at)
+    assert decision.notifications == notifications
 
 
 LIVE = [state for state in JobState if not state.terminal]

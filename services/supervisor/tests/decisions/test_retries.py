@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.stage import (
-    AT,
     BOOM,
     JOB,
     NOW,
     STARTED,
+    attempt_of,
     cancel,
+    dead_letter_of,
+    error_of,
     failed,
+    ignored,
     judged,
     lost,
     make,
@@ -27,7 +30,7 @@ from services.supervisor.tests.stage import (
     timed_out,
     withdrawn,
 )
-from tests.store_rows import attempt_of
+from tests import store_rows
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event
@@ -38,8 +41,8 @@ from warrener_store.jobs.rows import AttemptOutcome, JobRow, Save
 from warrener_store.memory import MemoryStore
 from warrener_supervisor import status_consumer
 from warrener_supervisor.breakers import state_machine
-from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification, Timings
-from warrener_supervisor.decisions.judge import JudgedEvent, judge
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
+from warrener_supervisor.decisions.judge import JudgedEvent
 
 
 def raised(name: str, *bases: str, **more: Any) -> ErrorInfo:
@@ -76,8 +79,7 @@ def test_an_error_that_no_retry_names_is_death_and_is_explained() -> None:
     row = make(JobState.RUNNING, policy=JobPolicy(no_retry_on=("OSError",)))
     decision = judged(row, failed(error=raised("ConnectionResetError", "ConnectionError", "OSError")))
     assert decision.row.state is JobState.DEAD
-    assert decision.dead_letter is not None
-    assert decision.dead_letter.reason == "ConnectionResetError is never retried (no_retry_on)"
+    assert dead_letter_of(decision).reason == "ConnectionResetError is never retried (no_retry_on)"
 
 
 def test_only_what_retry_on_names_is_tried_again() -> None:
@@ -110,8 +112,7 @@ def test_no_attempt_begins_past_the_greatest_age(word: Event[Any]) -> None:
     old = JobPolicy(max_age=timedelta(minutes=2), backoff=Backoff.fixed(1))
     decision = judged(make(JobState.RUNNING, policy=old, losses=1), word)
     assert decision.row.state is JobState.DEAD
-    assert decision.dead_letter is not None
-    assert "past its greatest age" in decision.dead_letter.reason
+    assert "past its greatest age" in dead_letter_of(decision).reason
     assert decision.row.error is not None, "the world is told what went wrong"
 
 
@@ -131,17 +132,13 @@ def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number() -> None
     assert decision.notifications == {Notification.DISPATCH}, (
         "the world hears of no retry: nothing went wrong"
     )
-    assert decision.attempt is not None
-    assert (decision.attempt.outcome, decision.attempt.error) == (AttemptOutcome.SNOOZED, None)
-    assert decision.attempt.verdict.endswith(": not there yet")
+    assert (attempt_of(decision).outcome, attempt_of(decision).error) == (AttemptOutcome.SNOOZED, None)
+    assert attempt_of(decision).verdict.endswith(": not there yet")
 
 
-def test_a_snooze_longer_than_the_delay_queues_waits_in_the_store() -> None:
+def test_a_snooze_waits_in_the_store_or_at_least_as_long_as_the_shortest_delay_level() -> None:
     row = judged(make(JobState.RUNNING), snoozed(seconds=86_400)).row
     assert row.wake_at == row.due_at == NOW + timedelta(days=1)
-
-
-def test_a_snooze_of_no_time_waits_as_long_as_the_shortest_delay_level() -> None:
     assert judged(make(JobState.RUNNING), snoozed(seconds=0)).row.due_at == NOW + timedelta(seconds=1)
 
 
@@ -170,9 +167,8 @@ def test_a_job_ends_cancelled_at_its_own_request() -> None:
     decision = judged(make(JobState.RUNNING), withdrawn())
     assert (decision.row.state, decision.row.failures) == (JobState.CANCELLED, 0)
     assert decision.row.cancel_reason == "by its handler: sold out"
-    assert decision.attempt is not None
-    assert decision.attempt.outcome is AttemptOutcome.CANCELLED
-    assert decision.attempt.verdict == "cancelled: by its handler: sold out"
+    assert attempt_of(decision).outcome is AttemptOutcome.CANCELLED
+    assert attempt_of(decision).verdict == "cancelled: by its handler: sold out"
     assert decision.notifications == {Notification.FINISHED}
 
 
@@ -210,9 +206,8 @@ def test_11_a_delay_that_the_handler_requests_applies_when_its_failure_is_not_ch
     decision = judged(make(JobState.RUNNING, policy=POLICY), failed(retry_after_seconds=120), context)
     due = NOW + timedelta(minutes=2)
     assert (decision.row.failures, decision.row.due_at, decision.row.wake_at) == (0, due, due)
-    assert decision.attempt is not None
     held_back = "not charged, held back: dependency:billing-api is open"
-    assert decision.attempt.verdict == f"{held_back}; retry at {due.isoformat()}"
+    assert attempt_of(decision).verdict == f"{held_back}; retry at {due.isoformat()}"
 
 
 async def snoozing_after(*ends: AttemptOutcome) -> JobTransition:
@@ -221,7 +216,7 @@ async def snoozing_after(*ends: AttemptOutcome) -> JobTransition:
     row = make(JobState.QUEUED, policy=POLICY)
     await store.insert_jobs([row])
     for number, end in enumerate(ends, start=1):
-        ended = attempt_of(row, end)
+        ended = store_rows.attempt_of(row, end)
         row = replace(row, version=row.version + 1, attempt=number + 1)
         await store.save_jobs([Save(row, ended)])
     case = JudgedEvent(snoozed(row.attempt), 0.5)
@@ -269,19 +264,17 @@ def test_when_it_is_dead_it_is_charged_as_a_timeout(word: Event[Any], how: str) 
 
 @pytest.mark.parametrize(("word", "how"), IT_ENDED)
 def test_policy_decides_whether_it_is_tried_again(word: Event[Any], how: str) -> None:
-    used_up = judged(running(failures=1), word)
-    assert used_up.row.state is JobState.DEAD
-    never = judged(running(policy=replace_policy(no_retry_on=("timeout",))), word)
-    assert never.row.state is JobState.DEAD
-    old = judged(running(policy=replace_policy(max_age=timedelta(minutes=2))), word)
-    assert old.row.state is JobState.DEAD
-    cancelled = judged(running(cancel_reason="no need"), word)
-    assert cancelled.row.state is JobState.CANCELLED
+    never, old = {"no_retry_on": ("timeout",)}, {"max_age": timedelta(minutes=2)}
+    policies: list[dict[str, Any]] = [{"policy": SHORT.model_copy(update=change)} for change in (never, old)]
+    dying: list[dict[str, Any]] = [{"failures": 1}, *policies]
+    for dies in dying:
+        assert judged(running(**dies), word).row.state is JobState.DEAD, dies
+    assert judged(running(cancel_reason="no need"), word).row.state is JobState.CANCELLED
 
 
 def test_who_took_it_over_has_the_whole_time() -> None:
     row = replace(running(), started_at=NOW - timedelta(seconds=4))
-    assert isinstance(judge(row, timed_out(), AT), NoChange)
+    ignored(row, timed_out())
 
 
 def test_an_agent_that_went_silent_before_the_time_was_over_was_lost_however_late_it_is_noticed() -> None:
@@ -293,23 +286,24 @@ def test_an_agent_that_went_silent_before_the_time_was_over_was_lost_however_lat
     word = word.model_copy(update={"data": word.data.model_copy(update={"last_seen_at": silent})})
     decision = judged(row, word)
     assert (decision.row.state, decision.row.failures, decision.row.losses) == (JobState.RETRYING, 1, 1)
-    assert decision.attempt is not None
-    assert decision.attempt.outcome is AttemptOutcome.LOST
+    assert attempt_of(decision).outcome is AttemptOutcome.LOST
 
 
 def test_a_result_that_comes_late_counts() -> None:
     assert judged(running(), succeeded(result=7)).row.result == 7
 
 
-def replace_policy(**changes: Any) -> JobPolicy:
-    return SHORT.model_copy(update=changes)
-
-
+DIED = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
 CRASH = ErrorInfo(kind=ErrorKind.CRASH, type="SIGSEGV", message="it was killed by signal 11")
 
 
 def crashed(attempt: int) -> Event[Any]:
     return failed(attempt, CRASH)
+
+
+def begun_by(*agents: int) -> list[Event[Any]]:
+    """One agent after another begins the attempt."""
+    return [started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in agents]
 
 
 def through(row: JobRow, *events: Event[Any]) -> JobTransition:
@@ -324,15 +318,14 @@ def test_crashes_and_lost_agents_are_counted_together_and_each_is_named() -> Non
     decision = through(row, crashed(1), lost(2), crashed(3))
     assert decision.row.state is JobState.DEAD
     assert (decision.row.failures, decision.row.losses) == (2, 1)
-    assert decision.dead_letter is not None
-    assert decision.dead_letter.reason == "quarantined as poison: 3 attempts ended with their process"
-    assert decision.dead_letter.error is not None
-    first, second, third = decision.dead_letter.error.crashes
+    assert dead_letter_of(decision).reason == "quarantined as poison: 3 attempts ended with their process"
+    error = dead_letter_of(decision).error
+    assert error is not None
+    first, second, third = error.crashes
     assert first.startswith("attempt 1: SIGSEGV")
     assert second.startswith("attempt 2: lost: agent agent-1")
     assert third.startswith("attempt 3: SIGSEGV")
-    assert decision.attempt is not None
-    assert decision.attempt.verdict == f"dead: {decision.dead_letter.reason}"
+    assert attempt_of(decision).verdict == f"dead: {dead_letter_of(decision).reason}"
 
 
 @pytest.mark.parametrize("between", [failed, snoozed, stopped])
@@ -342,8 +335,7 @@ def test_what_goes_wrong_in_between_does_not_make_the_deaths_forgotten(
     row = make(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_crashes=2))
     decision = through(row, crashed(1), between(2), crashed(3))
     assert decision.row.state is JobState.DEAD
-    assert decision.row.error is not None
-    assert [death.partition(":")[0] for death in decision.row.error.crashes] == ["attempt 1", "attempt 3"]
+    assert [death.partition(":")[0] for death in error_of(decision).crashes] == ["attempt 1", "attempt 3"]
 
 
 @pytest.mark.parametrize("word", [stopped(), lost()])
@@ -351,8 +343,7 @@ def test_a_timeout_in_between_does_not_either(word: Event[Any]) -> None:
     died = CRASH.model_copy(update={"crashes": ("attempt 1: SIGSEGV",)})
     policy = JobPolicy(timeout=timedelta(seconds=5), max_attempts=10)
     decision = through(make(JobState.RUNNING, error=died, policy=policy), word)
-    assert decision.row.error is not None
-    assert (decision.row.error.kind, decision.row.error.crashes) == (ErrorKind.TIMEOUT, died.crashes)
+    assert (error_of(decision).kind, error_of(decision).crashes) == (ErrorKind.TIMEOUT, died.crashes)
 
 
 def test_an_agent_cannot_set_how_often_a_job_has_died() -> None:
@@ -360,8 +351,7 @@ def test_an_agent_cannot_set_how_often_a_job_has_died() -> None:
     lie = BOOM.model_copy(update={"crashes": ("a", "b", "c")})
     decision = through(row, failed(1, lie))
     assert decision.row.state is JobState.RETRYING
-    assert decision.row.error is not None
-    assert decision.row.error.crashes == ()
+    assert error_of(decision).crashes == ()
 
 
 @pytest.mark.parametrize(
@@ -380,24 +370,21 @@ def test_how_many_deaths_are_too_many(policy: JobPolicy, deaths: int) -> None:
 def test_a_job_of_which_agents_were_lost_once_too_often_dies_of_that() -> None:
     row = make(JobState.QUEUED, attempt=1, policy=JobPolicy(max_lost_attempts=1))
     decision = through(row, lost(1), lost(2))
-    assert decision.dead_letter is not None
-    assert decision.dead_letter.reason == "lost with its agent 2 times"
+    assert dead_letter_of(decision).reason == "lost with its agent 2 times"
 
 
 def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_the_last() -> None:
     row = make(JobState.QUEUED, attempt=1, policy=JobPolicy(max_crashes=2))
-    begun = [started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2, 3)]
+    begun = begun_by(1, 2, 3)
     decision = through(row, *begun[:2])
     assert decision.row.state is JobState.RUNNING
     assert decision.row.agent_id == "agent-2"
     decision = through(decision.row, begun[1])
-    assert decision.row.error is not None
-    assert len(decision.row.error.crashes) == 1, "told twice, it is still one life"
+    assert len(error_of(decision).crashes) == 1, "told twice, it is still one life"
     decision = through(decision.row, begun[2])
     assert decision.row.state is JobState.DEAD
     assert Notification.CANCEL in decision.notifications, "the third one is told to stop"
-    assert decision.row.error is not None
-    for death, number in zip(decision.row.error.crashes, (1, 2), strict=True):
+    for death, number in zip(error_of(decision).crashes, (1, 2), strict=True):
         assert death.startswith(f"attempt 1: lost: agent agent-{number} has died")
 
 
@@ -408,69 +395,57 @@ def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted() -
     assert decision.row.state is JobState.RETRYING
     decision = through(decision.row, failed(100), crashed(101))
     assert decision.row.state is JobState.DEAD
-    assert decision.row.error is not None
-    named = [death.partition(":")[0] for death in decision.row.error.crashes]
+    named = [death.partition(":")[0] for death in error_of(decision).crashes]
     assert named == [f"attempt {n}" for n in (1, 2, 3, 4, 5, 96, 97, 98, 99, 101)]
-    assert decision.row.error.crashes_omitted == 90
-    assert decision.dead_letter is not None
-    assert decision.dead_letter.reason.startswith("quarantined as poison: 100 attempts ended")
+    assert error_of(decision).crashes_omitted == 90
+    assert dead_letter_of(decision).reason.startswith("quarantined as poison: 100 attempts ended")
 
 
 def test_a_late_event_of_a_dead_job_stops_its_agent_and_does_not_publish_its_death_again() -> None:
     row = make(JobState.DEAD, started_at=STARTED, agent_id="agent-1")
     never_started = replace(row, started_at=None, agent_id=None)
     for dead, late in ((row, started()), (row, progressed()), (never_started, started())):
-        decision = judge(dead, late, AT)
-        assert isinstance(decision, NoChange)
-        assert decision.notifications == {Notification.CANCEL}
+        assert ignored(dead, late).notifications == {Notification.CANCEL}
 
 
 def test_a_loss_that_an_agent_reports_counts_as_one_and_its_end_reaches_every_ledger() -> None:
     """The claim named a process that had died; nobody has acknowledged its dispatch."""
-    died = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
     row = make(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=1, max_crashes=2))
-    again = judged(row, failed(1, error=died))
+    again = judged(row, failed(1, error=DIED))
     assert (again.row.state, again.row.failures, again.row.losses) == (JobState.RETRYING, 0, 1)
-    dead = judged(again.row, failed(2, error=died))
+    dead = judged(again.row, failed(2, error=DIED))
     assert (dead.row.state, dead.row.losses) == (JobState.DEAD, 2)
     assert Notification.CANCEL in dead.notifications
-    assert dead.dead_letter is not None
-    assert dead.dead_letter.reason.startswith("quarantined as poison: 2 attempts ended with their process")
+    why = "quarantined as poison: 2 attempts ended with their process"
+    assert dead_letter_of(dead).reason.startswith(why)
 
 
 def test_a_loss_that_an_agent_reports_is_recorded_of_the_one_that_ran_it() -> None:
-    died = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
     row = make(JobState.RUNNING)
-    lost = judged(row, failed(error=died, agent="agent-2", at=NOW))
-    assert lost.attempt is not None
-    assert (lost.attempt.agent_id, lost.attempt.started_at) == ("agent-1", row.started_at)
-    assert lost.attempt.finished_at == NOW
+    lost = judged(row, failed(error=DIED, agent="agent-2", at=NOW))
+    assert (attempt_of(lost).agent_id, attempt_of(lost).started_at) == ("agent-1", row.started_at)
+    assert attempt_of(lost).finished_at == NOW
 
 
 def test_a_cancel_of_a_dead_job_marks_the_ledgers_again() -> None:
-    decision = judge(make(JobState.DEAD), cancel(), AT)
-    assert isinstance(decision, NoChange)
-    assert decision.notifications == {Notification.CANCEL}
+    assert ignored(make(JobState.DEAD), cancel()).notifications == {Notification.CANCEL}
 
 
 def test_the_event_that_has_ended_a_job_publishes_its_death_again() -> None:
     """Whoever saved it may have died before saying so."""
     row = make(JobState.QUEUED, attempt=1, policy=JobPolicy(max_crashes=1))
-    one, other = (started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2))
+    one, other = begun_by(1, 2)
     dead = through(row, one, other).row
     assert dead.state is JobState.DEAD
-    again = judge(dead, other, AT)
-    assert isinstance(again, NoChange)
-    assert again.notifications == {Notification.DEAD, Notification.FINISHED, Notification.CANCEL}
-    of_before = judge(dead, one, AT)
-    assert isinstance(of_before, NoChange)
-    assert of_before.notifications == {Notification.CANCEL}
+    all_of_it = {Notification.DEAD, Notification.FINISHED, Notification.CANCEL}
+    assert ignored(dead, other).notifications == all_of_it
+    assert ignored(dead, one).notifications == {Notification.CANCEL}, "one that came before"
 
 
 def test_what_somebody_has_cancelled_is_not_buried_as_poison_but_stopped() -> None:
     policy = JobPolicy(max_crashes=1)
     row = make(JobState.QUEUED, attempt=1, policy=policy)
-    one, other = (started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2))
+    one, other = begun_by(1, 2)
     decision = through(row, one, cancel(), other)
     assert (decision.row.state, decision.row.agent_id) == (JobState.RUNNING, "agent-2")
     assert decision.notifications == {Notification.CANCEL}

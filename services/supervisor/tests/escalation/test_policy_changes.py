@@ -13,7 +13,7 @@ from warrener_store.incidents.rows import IncidentChange, IncidentRow
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.job_steps import compensation_job_id
 from warrener_supervisor.escalation.policy import SinkConfig
-from warrener_supervisor.escalation.policy_checks import check_file
+from warrener_supervisor.escalation.policy_file import check_file
 from warrener_supervisor.escalation.policy_versions import LoadedEscalation, stored_policy, version_row
 
 HOOKS = """

@@ -30,8 +30,12 @@ from warrener_supervisor.escalation.facts import (
 )
 from warrener_supervisor.escalation.job_steps import compensation_request
 from warrener_supervisor.escalation.policy import AlertStep, CompensateStep
-from warrener_supervisor.escalation.policy_checks import PolicyFileError, check_file
-from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
+from warrener_supervisor.escalation.policy_file import (
+    EscalationFile,
+    PolicyFileError,
+    ReloadOnSignal,
+    check_file,
+)
 from warrener_supervisor.escalation.policy_versions import LoadedEscalation
 
 DECLINED = ErrorInfo(

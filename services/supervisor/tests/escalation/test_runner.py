@@ -8,23 +8,21 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.supervisor.tests.stage import BOOM, NOW, failed, make, opened
+from services.supervisor.tests.stage import BOOM, NOW, event, failed, make, opened
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 from tests.store_rows import raised_incident
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     IncidentAcknowledgeRequested,
-    IncidentAcknowledgeRequestedData,
     IncidentCloseRequested,
-    IncidentCloseRequestedData,
     IncidentSnoozeRequested,
-    IncidentSnoozeRequestedData,
     JobRequested,
 )
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import JobRow
@@ -39,7 +37,7 @@ from warrener_supervisor.escalation.alert_sinks import (
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import Escalation, SinkConfig
-from warrener_supervisor.escalation.policy_checks import check_file
+from warrener_supervisor.escalation.policy_file import check_file
 from warrener_supervisor.escalation.runner import EscalationRunner
 
 
@@ -182,6 +180,15 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     assert rig.requested_ids("undo")[1:] == [job_steps.compensation_job_id(late.job_id, "undo")]
 
 
+async def test_a_job_that_is_too_large_to_be_requested_again_stops_no_other() -> None:
+    rig = EscalationRig(policy('{ do = "retry" }'))
+    await rig.die(arguments={"path": "x" * MAX_BODY})
+    good = await rig.die()
+    row = await rig.after(2)
+    assert rig.requested_ids("flights.load") == [job_steps.retry_job_id(good.job_id)]
+    assert (row.last_error or "").startswith("1 jobs: expected a request of at most")
+
+
 async def test_the_less_important_stands_in_a_report_a_day() -> None:
     hours = timedelta(hours=1).total_seconds()
     digest = '[digest.daily]\nat = "15:00"\nzone = "UTC"\n'  # it is noon
@@ -220,10 +227,6 @@ async def test_anybody_in_the_supervisor_may_raise_an_incident() -> None:
     ]
 
 
-def _named() -> dict[str, Any]:
-    return {"id": str(uuid4()), "source": "test"}
-
-
 async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest.CaptureFixture[str]) -> None:
     async with opened(make(JobState.RUNNING, policy=JobPolicy(max_attempts=1))) as harness:
         await harness.publish(failed(), then=0)
@@ -235,25 +238,15 @@ async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest
         name = row.fingerprint
         until = harness.clock.now() + timedelta(hours=1)
         await harness.publish(
-            IncidentAcknowledgeRequested(
-                **_named(), data=IncidentAcknowledgeRequestedData(fingerprint=name, by="ann")
-            ),
-            IncidentSnoozeRequested(
-                **_named(), data=IncidentSnoozeRequestedData(fingerprint=name, by="ann", until=until)
-            ),
-            IncidentCloseRequested(
-                **_named(), data=IncidentCloseRequestedData(fingerprint="unknown", by="ann")
-            ),
+            event(IncidentAcknowledgeRequested, "ack", fingerprint=name, by="ann"),
+            event(IncidentSnoozeRequested, "snooze", fingerprint=name, by="ann", until=until),
+            event(IncidentCloseRequested, "unknown", fingerprint="unknown", by="ann"),
             then=2,
         )
         (row,) = await harness.store.escalations.incidents()
         assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
-        await harness.publish(
-            IncidentCloseRequested(
-                **_named(), data=IncidentCloseRequestedData(fingerprint=name, by="ann", reason="so")
-            ),
-            then=2,
-        )
+        close = event(IncidentCloseRequested, "close", fingerprint=name, by="ann", reason="so")
+        await harness.publish(close, then=2)
         assert await harness.store.escalations.incidents() == []
         (row,) = await harness.store.escalations.incidents(IncidentFilter(closed=True))
         assert row == replace(row, close_reason="by ann: so", wake_at=None)
