@@ -11,6 +11,7 @@ from services.scheduler.tests.stage import Stage, announcement, declaration, nam
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentAnnouncedData,
+    Event,
     ScheduleDeclaration,
     SchedulePauseRequested,
     SchedulePutData,
@@ -20,7 +21,7 @@ from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleCh
 from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.job_types import JobTypeCache, job_type_rows
-from warrener_scheduler.schedules.from_code import declaration_digest
+from warrener_scheduler.schedules.writer import declaration_digest
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.memory import MemoryStore
 
@@ -121,12 +122,6 @@ async def send_declared(stage: Stage, *schedules: ScheduleDeclaration, agent: st
     await send(stage, announced(stage, *schedules, agent=agent), then=1)
 
 
-async def every(stage: Stage) -> timedelta:
-    rule = (await stage.store.schedules())["tick"].definition.rule
-    assert isinstance(rule, IntervalRule)
-    return rule.every
-
-
 async def test_a_declaration_is_taken_up_and_ticks(stage: Stage) -> None:
     await send_declared(stage, declares())
     assert (await stage.store.schedules())["tick"].definition.owner == "code"
@@ -134,25 +129,34 @@ async def test_a_declaration_is_taken_up_and_ticks(stage: Stage) -> None:
     assert await stage.store.ticks_of("tick") != []
 
 
-async def test_what_changes_in_the_code_changes_the_schedule(stage: Stage) -> None:
-    await send_declared(stage, declares())
-    await send_declared(stage, declares(2 * MINUTE))
-    assert await every(stage) == 2 * MINUTE
+CODE, CHANGED, REVISED = declares(), declares(2 * MINUTE), declares(revision=1)
+HAND, REMOVE = put(rule=IntervalRule(every=9 * MINUTE)), named(ScheduleRemoveRequested)
 
 
-async def test_agents_of_two_releases_that_restart_in_turns_change_nothing(stage: Stage) -> None:
-    await send_declared(stage, declares(), agent="old")
-    for _ in range(3):
-        await send_declared(stage, declares(2 * MINUTE), agent="new")
-        await send_declared(stage, declares(), agent="old")
-    assert await every(stage) == 2 * MINUTE
-
-
-async def test_an_earlier_declaration_is_new_in_another_edition(stage: Stage) -> None:
-    await send_declared(stage, declares())
-    await send_declared(stage, declares(2 * MINUTE))
-    await send_declared(stage, declares(revision=1))
-    assert await every(stage) == MINUTE
+@pytest.mark.parametrize(
+    ("steps", "minutes"),
+    [
+        pytest.param([CODE, CHANGED], 2, id="what changes in the code changes the schedule"),
+        pytest.param([CODE, *[CHANGED, CODE] * 3], 2, id="two releases in turns change nothing"),
+        pytest.param([CODE, CHANGED, REVISED], 1, id="an earlier one is new in another edition"),
+        pytest.param([CODE, HAND, CODE, CHANGED], 9, id="an operator's put is left alone"),
+        pytest.param([CODE, REMOVE, CODE], None, id="what an operator has removed stays removed"),
+        pytest.param([CODE, REMOVE, CODE, CHANGED], 2, id="until the code changes"),
+        pytest.param([HAND, CODE], 9, id="what an operator has put before is left alone"),
+        pytest.param([HAND, CODE, REMOVE, CODE], 1, id="once that is gone the code has its turn"),
+    ],
+)
+async def test_code_and_operator_take_turns(
+    stage: Stage, steps: list[ScheduleDeclaration | Event[Any]], minutes: int | None
+) -> None:
+    for step in steps:
+        if isinstance(step, ScheduleDeclaration):
+            await send_declared(stage, step, agent="new" if step is CHANGED else "old")
+        else:
+            await send(stage, step)
+    rows = await stage.store.schedules()
+    rules = [row.definition.rule for row in rows.values()]
+    assert rules == ([] if minutes is None else [IntervalRule(every=minutes * MINUTE)])
 
 
 async def test_an_operators_pause_survives_restarts_and_changes_of_the_code(stage: Stage) -> None:
@@ -161,32 +165,6 @@ async def test_an_operators_pause_survives_restarts_and_changes_of_the_code(stag
     await send_declared(stage, declares())
     await send_declared(stage, declares(2 * MINUTE))
     assert (await stage.store.schedules())["tick"].paused
-
-
-async def test_an_operators_put_is_left_alone(stage: Stage) -> None:
-    await send_declared(stage, declares())
-    await send(stage, put(rule=IntervalRule(every=9 * MINUTE)))
-    await send_declared(stage, declares())
-    await send_declared(stage, declares(2 * MINUTE))
-    assert await every(stage) == 9 * MINUTE
-
-
-async def test_what_an_operator_has_removed_stays_removed_until_the_code_changes(stage: Stage) -> None:
-    await send_declared(stage, declares())
-    await send(stage, named(ScheduleRemoveRequested))
-    await send_declared(stage, declares())
-    assert await stage.store.schedules() == {}
-    await send_declared(stage, declares(2 * MINUTE))
-    assert await every(stage) == 2 * MINUTE
-
-
-async def test_once_an_operators_schedule_is_gone_the_code_has_its_turn(stage: Stage) -> None:
-    await send(stage, put(rule=IntervalRule(every=9 * MINUTE)))
-    await send_declared(stage, declares())
-    assert await every(stage) == 9 * MINUTE
-    await send(stage, named(ScheduleRemoveRequested))
-    await send_declared(stage, declares())
-    assert await every(stage) == MINUTE
 
 
 async def test_a_declaration_that_vanished_is_reported_and_goes_on(

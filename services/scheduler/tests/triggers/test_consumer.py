@@ -8,15 +8,13 @@ from uuid import UUID
 
 import pytest
 from pydantic import ValidationError
-from services.scheduler.tests.stage import SECOND, Stage, job_ids, statuses, tick_rows
+from services.scheduler.tests.stage import SECOND, Stage, job_ids, named, statuses, tick_rows
 
-from warrener_contracts import topology
 from warrener_contracts.events import (
     Event,
     JobFinished,
     JobFinishedData,
     JobRejected,
-    ScheduleCommandData,
     SchedulePauseRequested,
     SchedulePut,
     SchedulePutData,
@@ -109,7 +107,7 @@ def jobs(stage: Stage) -> list[Mapping[str, Any]]:
 
 
 def refusals(stage: Stage) -> list[str]:
-    return [event.data.detail for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
+    return [event.data.detail for event in stage.all_of(JobRejected)]
 
 
 class TestEvents:
@@ -124,10 +122,8 @@ class TestEvents:
         assert alone.links == ()
 
     async def test_the_job_gets_the_event_where_it_is_wanted(self, airport: Stage) -> None:
-        text = PLAIN
-        await send(
-            airport, put("plain", text), put("named", text.model_copy(update={"event_argument": "rows"}))
-        )
+        named = PLAIN.model_copy(update={"event_argument": "rows"})
+        await send(airport, put("plain", PLAIN), put("named", named))
         await airport.send(message(data={"flight": 7}))
         assert [job["path"] for job in jobs(airport)] == ["a.csv"]
         (tick,) = await tick_rows(airport, "named")
@@ -139,9 +135,7 @@ class TestEvents:
         self, airport: Stage
     ) -> None:
         where = (Condition(path="data.rows.1.n", check=ConditionOperator.AT_LEAST, value=2),)
-        await send(
-            airport, put("landing", LANDED.model_copy(update={"where": where, "event_argument": None}))
-        )
+        await send(airport, put("landing", PLAIN.model_copy(update={"where": where})))
         good = b'{"rows": [0, {"n": 2}]}'
         await airport.send(
             raw_message(good, message_id="m1"), raw_message(good, message_id="m1"), raw_message(good)
@@ -167,28 +161,22 @@ class TestEvents:
         assert await statuses(airport, "landing") == ["fired"] * 20
         assert len(set(job_ids(airport))) == 20
 
-    async def test_what_is_too_large_for_a_request_is_parked(self, airport: Stage) -> None:
-        await send(airport, put("landing", LANDED))
-        await airport.send(message(1, data="x" * 600_000))
-        assert [reason for reason, _ in airport.parked()] == ["too_large"]
-
     async def test_what_no_request_could_hold_is_parked_and_requests_nothing(self, airport: Stage) -> None:
         await send(airport, put("landing", LANDED))
-        await airport.send(message(1, data={"pilot": "\x00"}))
-        assert [reason for reason, _ in airport.parked()] == ["bad_fields"]
+        await airport.send(message(1, data="x" * 600_000), message(2, data={"pilot": "\x00"}))
+        assert [reason for reason, _ in airport.parked()] == ["too_large", "bad_fields"]
         assert await statuses(airport, "landing") == []
 
     async def test_the_choices_of_the_owner_hold(self, airport: Stage) -> None:
-        rule = PLAIN
         later = airport.clock.now() + timedelta(hours=1)
         await send(
             airport,
-            put("twice", rule, max_runs=2),
-            put("single", rule, overlap="skip"),
-            put("queue", rule, overlap="queue_all"),
-            put("not.yet", rule, start=later),
-            put("paused", rule),
-            SchedulePauseRequested(id="p", source="test", data=ScheduleCommandData(name="paused")),
+            put("twice", PLAIN, max_runs=2),
+            put("single", PLAIN, overlap="skip"),
+            put("queue", PLAIN, overlap="queue_all"),
+            put("not.yet", PLAIN, start=later),
+            put("paused", PLAIN),
+            named(SchedulePauseRequested, "paused", "p"),
         )
         await airport.send(*(message(number) for number in range(3)), then=0.5)
         assert await statuses(airport, "twice") == ["fired", "fired"]
@@ -198,22 +186,16 @@ class TestEvents:
         assert await statuses(airport, "paused") == ["skipped"] * 3
 
     async def test_one_that_waited_for_the_end_of_a_job_still_has_its_event(self, airport: Stage) -> None:
-        rule = LANDED.model_copy(update={"event_argument": "path"})
-        schema = put("queue", rule, job_type="any.thing", overlap="queue_all")
-        await send(airport, schema)
+        await send(airport, put("queue", LANDED, job_type="any.thing", overlap="queue_all"))
         await airport.send(message(1, data="first"), message(2, data="second"), then=0.5)
         (one, two) = await tick_rows(airport, "queue")
         assert [one.status, two.status] == ["fired", "waiting"]
-        await airport.clock.advance(
-            62
-        )  # nobody knows any.thing: the job was rejected, and is no longer waited for
-        published = [event for event in airport.published(topology.EVENTS) if isinstance(event, JobRejected)]
+        await airport.clock.advance(62)  # nobody knows any.thing: its job was rejected, and is not waited for
+        published = airport.all_of(JobRejected)
         assert len(published) == 2
         assert (await tick_rows(airport, "queue"))[1].job_id == published[1].data.job_id
-        assert [json.loads(body)["data"]["arguments"]["path"]["data"] for _, body in airport.parked()] == [
-            "first",
-            "second",
-        ]
+        requests = [json.loads(body)["data"]["arguments"] for _, body in airport.parked()]
+        assert [arguments["path"]["data"] for arguments in requests] == ["first", "second"]
         assert await airport.store.triggers.arrivals_of("queue") == []
 
 
@@ -265,7 +247,7 @@ class TestAfter:
         first = put("first", CronRule(expression="0 0 1 1 *"))
         second = put("second", AfterRule(upstreams=(Upstream(schedule="first"),)), job_type="flights.load")
         await send(stage, second)  # the other is not there yet
-        trigger = ScheduleTriggerRequested(id="now", source="test", data=ScheduleCommandData(name="first"))
+        trigger = named(ScheduleTriggerRequested, "first", "now")
         await send(stage, first, trigger, then=2)
         (job,) = job_ids(stage)
         now = stage.clock.now()
@@ -314,9 +296,7 @@ class TestBindings:
         assert await airport.store.triggers.add_bindings([]) == set()
 
     async def remove(self, stage: Stage, name: str) -> None:
-        await send(
-            stage, ScheduleRemoveRequested(id=f"r-{name}", source="test", data=ScheduleCommandData(name=name))
-        )
+        await send(stage, named(ScheduleRemoveRequested, name, f"r-{name}"))
 
     async def routed(self, stage: Stage, key: str) -> bool:
         [result] = await stage.bus.publish([message(key=key)._replace(mandatory=True)])
@@ -376,11 +356,7 @@ class TestLoops:
 
     async def test_events_of_its_own_ticks_and_jobs_start_nothing(self, stage: Stage) -> None:
         await send(stage, put("all", EventRule(key="#")), then=1)
-        await send(
-            stage,
-            ScheduleTriggerRequested(id="t", source="test", data=ScheduleCommandData(name="all")),
-            then=1,
-        )
+        await send(stage, named(ScheduleTriggerRequested, "all", "t"), then=1)
         (job,) = job_ids(stage)
         await stage.send(finished(job, at=stage.clock.now()))
         row = (await stage.store.jobs_by_id([job]))[job]
