@@ -3,7 +3,7 @@ later (G2).
 
 That it holds at any moment, and for agents that were dead, is proved in virtual time, by
 `tests/simulation/test_cancel_races.py` and `test_ended_jobs.py`; of what waits, and of trees, by
-`services/supervisor/tests/test_cancel_tree.py` and `tests/simulation/test_crash_anywhere.py`."""
+`services/supervisor/tests/test_commands.py` and `tests/simulation/test_crash_anywhere.py`."""
 
 import os
 from uuid import UUID

@@ -2,7 +2,7 @@
 the dead-man alarm.
 
 What follows missed ticks, which ticks a backfill requests, and overdue or unsuccessful schedules are proved
-in virtual time, by `services/scheduler/tests/decisions/test_ticks.py` and `test_backfill.py`,
+in virtual time, by `services/scheduler/tests/schedules/test_ticker.py` and `decisions/test_backfill.py`,
 `tests/simulation/test_year.py` and `services/supervisor/tests/test_schedule_monitor.py`.
 """
 

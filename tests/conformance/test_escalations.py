@@ -2,11 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from tests.store_rows import NOON, after
 from tests.store_rows import raised_incident as raised
 
+from warrener_contracts.events import JsonObject
 from warrener_store import StateStore
 from warrener_store.incidents.rows import (
     ALL_STEPS_DONE,
@@ -38,21 +40,33 @@ async def claimed(incidents: Escalations, at: float = 0, claim: str = "me", unti
     return row
 
 
+async def raised_and_claimed(incidents: Escalations) -> IncidentRow:
+    await incidents.raise_incidents([raised()])
+    return await claimed(incidents)
+
+
+def fresh(sample: JsonObject, at: datetime) -> IncidentRow:
+    """An incident that was raised once, and no more."""
+    return IncidentRow(
+        fingerprint="f1",
+        kind="job.dead",
+        subject="the job",
+        job_type="flights.load",
+        sample=sample,
+        times=1,
+        first_seen_at=at,
+        last_seen_at=at,
+        wake_at=at,
+    )
+
+
 class TestRaising:
     async def test_everything_of_what_is_raised_comes_back(self, incidents: Escalations) -> None:
         incident = raised(subject="nul \x00", job_type=None, kind="agent.lost")
         await incidents.raise_incidents([incident])
-        row = await only(incidents)
-        assert row == IncidentRow(
-            fingerprint="f1",
-            kind="agent.lost",
-            subject="nul \x00",
-            job_type=None,
-            sample=incident.sample,
-            times=1,
-            first_seen_at=NOON,
-            last_seen_at=NOON,
-            wake_at=NOON,
+        expected = fresh(incident.sample, NOON)
+        assert await only(incidents) == replace(
+            expected, kind="agent.lost", subject="nul \x00", job_type=None
         )
 
     async def test_a_thousand_of_one_fingerprint_are_one_incident(self, incidents: Escalations) -> None:
@@ -89,19 +103,7 @@ class TestRaising:
         assert await incidents.pending("f1", ALL_STEPS_DONE, 10) == [], "nothing more is to be done"
 
         await incidents.raise_incidents([raised(occurrence="a"), raised(occurrence="b", raised_at=after(60))])
-        fresh = IncidentRow(
-            fingerprint="f1",
-            kind="job.dead",
-            subject="the job",
-            job_type="flights.load",
-            sample=closed.sample,
-            times=1,
-            first_seen_at=after(60),
-            last_seen_at=after(60),
-            round=2,
-            wake_at=after(60),
-        )
-        assert await only(incidents) == fresh
+        assert await only(incidents) == replace(fresh(closed.sample, after(60)), round=2)
         assert [entry.occurrence for entry in await incidents.pending("f1", ALL_STEPS_DONE, 10)] == ["b"]
 
 
@@ -132,8 +134,7 @@ class TestClaims:
     async def test_a_claim_that_has_lapsed_is_anothers_and_the_first_saves_nothing(
         self, incidents: Escalations
     ) -> None:
-        await incidents.raise_incidents([raised()])
-        mine = await claimed(incidents)
+        mine = await raised_and_claimed(incidents)
         theirs = await claimed(incidents, 31, "other")
         assert not await incidents.save_incident(replace(mine, step=7))
         assert await incidents.save_incident(replace(theirs, step=1, wake_at=None))
@@ -142,9 +143,8 @@ class TestClaims:
         assert (row.step, row.wake_at, row.claimed_by, row.claimed_until) == (1, None, None, None)
 
     async def test_all_of_its_progress_comes_back(self, incidents: Escalations) -> None:
-        await incidents.raise_incidents([raised()])
         incident = replace(
-            await claimed(incidents),
+            await raised_and_claimed(incidents),
             step=2,
             due_at=after(1),
             failed_tries=3,
@@ -156,8 +156,7 @@ class TestClaims:
         assert await only(incidents) == replace(incident, claimed_by=None, claimed_until=None)
 
     async def test_what_is_raised_meanwhile_keeps_it_awake_and_open(self, incidents: Escalations) -> None:
-        await incidents.raise_incidents([raised()])
-        mine = await claimed(incidents)
+        mine = await raised_and_claimed(incidents)
         await incidents.raise_incidents([raised(raised_at=after(3))])
         over = replace(
             mine, step=1, wake_at=None, closed_at=after(4), close_reason="its policy is at its end"
@@ -167,8 +166,7 @@ class TestClaims:
         assert (row.step, row.times, row.wake_at, row.closed_at, row.close_reason) == (1, 2, NOON, None, None)
 
     async def test_an_incident_at_rest_is_woken_by_what_is_raised(self, incidents: Escalations) -> None:
-        await incidents.raise_incidents([raised()])
-        await incidents.save_incident(replace(await claimed(incidents), wake_at=None))
+        await incidents.save_incident(replace(await raised_and_claimed(incidents), wake_at=None))
         assert await incidents.claim_incidents(after(9), after(40), "me", 10) == []
         await incidents.raise_incidents([raised(raised_at=after(9))])
         assert (await claimed(incidents, 9)).times == 2
@@ -185,8 +183,7 @@ class TestClaims:
 
 class TestPeople:
     async def test_their_changes_are_stored_and_wake_the_incident(self, incidents: Escalations) -> None:
-        await incidents.raise_incidents([raised()])
-        await incidents.save_incident(replace(await claimed(incidents), wake_at=None))
+        await incidents.save_incident(replace(await raised_and_claimed(incidents), wake_at=None))
         acknowledge = IncidentChange(fingerprint="f1", at=after(1), acknowledged_by="ann \x00")
         snooze = IncidentChange(fingerprint="f1", at=after(2), snoozed_until=after(100))
         assert await incidents.change_incidents([acknowledge, snooze]) == {"f1"}

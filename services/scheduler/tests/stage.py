@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from tests.captured_service import CapturedService, events_in
@@ -17,7 +17,6 @@ from warrener_contracts.events import (
     JobRequested,
     JobRequestedData,
     JobTypeDeclaration,
-    ScheduleCommandData,
     SchedulePauseRequested,
     SchedulePut,
     SchedulePutData,
@@ -33,6 +32,7 @@ from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.schedules.rows import TickRow
 
+E = TypeVar("E", bound=Event[Any])
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"path": {"type": "string"}, "rows": {"type": "array", "items": {"type": "integer"}}},
@@ -74,6 +74,17 @@ class Stage(CapturedService):
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
         await self.send(Message(topology.REQUESTS, key, raw, kind, f"raw-{len(raw)}", "raw", {}))
 
+    def answer(self, address: str, kind: type[E]) -> E:
+        """Return the only answer to this address, of this kind."""
+        (event,) = self.answers(address)
+        assert isinstance(event, kind)
+        return event
+
+    def all_of(self, kind: type[E]) -> list[E]:
+        """Return the events of this kind that were published to subscribers or as commands."""
+        published = self.published(topology.EVENTS, topology.COMMANDS, topology.STATUS)
+        return [event for event in published if isinstance(event, kind)]
+
     def answers(self, address: str) -> list[Event[Any]]:
         key = topology.reply_key(address)
         return events_in(one for one in self.received.get(topology.EVENTS, []) if one.routing_key == key)
@@ -90,6 +101,11 @@ class Stage(CapturedService):
 
     def pending(self) -> int:
         return self.broker.ready(topology.REQUESTS_QUEUE.name)
+
+
+def event(kind: type[E], event_id: str = "1", at: datetime | None = None, /, **data: Any) -> E:
+    """An event of this kind with these data."""
+    return kind.model_validate({"id": event_id, "source": "test", "time": at, "data": data})
 
 
 def declaration(**changes: Any) -> JobTypeDeclaration:
@@ -138,7 +154,7 @@ ScheduleCommandType = type[
 
 
 def named(kind: ScheduleCommandType, name: str = "tick", event_id: str = "1") -> Event[Any]:
-    return kind(id=event_id, source="test", data=ScheduleCommandData(name=name))
+    return event(kind, event_id, name=name)
 
 
 async def send(stage: Stage, *events: Event[Any], then: float = 0.0) -> None:

@@ -1,14 +1,14 @@
-"""Requests become jobs, duplicates are recognised, and rejections give their reason."""
+"""Requests become jobs, duplicates are recognised, rejections give their reason; full queues are closed."""
 
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, job_id, request
-from tests.store_rows import succeeded
+from tests.store_rows import queued_job, succeeded
 
 from warrener_contracts import topology
 from warrener_contracts.codec import MAX_DECODE_FAILURES
@@ -17,10 +17,14 @@ from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.telemetry import to_nanoseconds
-from warrener_scheduler import request_consumer
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_scheduler.dispatch import CongestedQueues
+from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree
+from warrener_store.memory import MemoryStore
 
 WHY = "with the tree of 1: wrong file"
 
@@ -45,20 +49,15 @@ async def test_a_job_for_a_queue_that_nobody_serves_yet_waits_there(stage: Stage
     assert stage.broker.ready("warrener.queue.later") == 1
 
 
-async def test_a_repeat_changes_nothing(stage: Stage) -> None:
+async def test_a_repeat_changes_nothing_makes_no_message_and_gets_its_answer_in_the_end(stage: Stage) -> None:
     await stage.send_requests(request(), request(), request())
     assert len({event.id for event in stage.dispatched()}) == 1
-    await stage.send_requests(request(reply_to="me"))
-    assert (await _row(stage)).watchers == ("me",)
-    assert not stage.parked()
-
-
-async def test_a_requester_that_repeats_its_request_makes_no_message(stage: Stage) -> None:
-    await stage.send_requests(request())
+    dispatches = len(stage.received[topology.DISPATCH])
     for _ in range(5):  # as a client does every minute while it waits
         await stage.send_requests(request(reply_to="me"), then=60)
-    assert len(stage.received[topology.DISPATCH]) == 1
-    assert (await _row(stage)).watchers == ("me",), "and gets its answer in the end"
+    assert len(stage.received[topology.DISPATCH]) == dispatches
+    assert (await _row(stage)).watchers == ("me",)
+    assert not stage.parked()
 
 
 @pytest.mark.parametrize("ends", ["its process", "its broker"])
@@ -70,14 +69,13 @@ async def test_1_a_request_whose_dispatch_may_not_have_been_published_is_dispatc
 
     async def fail(*given: Any, **named: Any) -> Any:
         calls.append(1)
-        if len(calls) > 1 and ends == "its broker":
+        if len(calls) > 1:
             monkeypatch.undo()
-        if ends == "its process" and len(calls) > 1:
-            monkeypatch.undo()
-            stage.broker.drop_connections()
+            if ends == "its process":
+                stage.broker.drop_connections()
         raise RuntimeError("ordered by the test")
 
-    monkeypatch.setattr(request_consumer, "publish", fail)
+    monkeypatch.setattr(SchedulerPorts, "publish", fail)
     await stage.send_requests(request(), then=30)
     assert len(calls) > 1
     assert (await _row(stage)).state is JobState.QUEUED
@@ -88,24 +86,20 @@ async def test_a_repeat_of_what_is_over_is_answered_with_its_end(stage: Stage) -
     await stage.send_requests(request())
     await stage.store.save_jobs([succeeded(await _row(stage), 42)])
     await stage.send_requests(request(reply_to="me"))
-    (answer,) = stage.answers("me")
-    assert isinstance(answer, JobFinished)
+    answer = stage.answer("me", JobFinished)
     assert (answer.data.state, answer.data.result) == (JobState.SUCCEEDED, 42)
 
 
 async def test_the_same_id_with_another_content_is_a_conflict(stage: Stage) -> None:
     await stage.send_requests(request(), request(arguments={"path": "b.csv"}, reply_to="me"))
-    (answer,) = stage.answers("me")
-    assert isinstance(answer, JobRejected)
-    assert answer.data.reason is Reason.CONFLICTING_REPEAT
+    assert stage.answer("me", JobRejected).data.reason is Reason.CONFLICTING_REPEAT
     assert (await _row(stage)).arguments == {"path": "a.csv"}
 
 
 async def test_an_idempotency_key_stands_for_the_first_job(stage: Stage) -> None:
     await stage.send_requests(request(1, idempotency_key="day-1"))
     await stage.send_requests(request(2, idempotency_key="day-1", reply_to="me"))
-    (answer,) = stage.answers("me")
-    assert isinstance(answer, JobDeduplicated)
+    answer = stage.answer("me", JobDeduplicated)
     assert (answer.data.requested_job_id, answer.data.job_id) == (job_id(2), job_id(1))
     assert (await _row(stage)).watchers == ("me",)
     assert len(stage.dispatched()) == 1
@@ -143,8 +137,7 @@ BAD: dict[str, tuple[dict[str, Any], Reason, str]] = {
 async def test_g7_a_wrong_request_gets_the_reason_and_is_parked(stage: Stage, what: str) -> None:
     changes, reason, words = BAD[what]
     await stage.send_requests(request(1, **changes, reply_to="me"), request(2))
-    (answer,) = stage.answers("me")
-    assert isinstance(answer, JobRejected)
+    answer = stage.answer("me", JobRejected)
     assert answer.data.reason is reason
     assert words in answer.data.detail
     assert [why for why, _ in stage.parked()] == [reason.value]
@@ -171,15 +164,13 @@ async def test_g7_what_cannot_be_understood_is_parked_and_nothing_loops(
 ) -> None:
     await stage.send_raw(body)
     assert [why for why, _ in stage.parked()] == [reason.value]
-    (published,) = [event for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
-    assert published.data.reason is reason
+    assert [event.data.reason for event in stage.all_of(JobRejected)] == [reason]
     assert stage.pending() == 0
 
 
 async def test_g7_a_requester_is_answered_even_if_only_its_address_can_be_read(stage: Stage) -> None:
     await stage.send_raw({**_RAW, "id": "1", "data": {"job_type": 7, "reply_to": "me"}})
-    (answer,) = stage.answers("me")
-    assert isinstance(answer, JobRejected)
+    answer = stage.answer("me", JobRejected)
     assert (answer.data.request_id, answer.data.reason) == ("1", Reason.BAD_FIELDS)
 
 
@@ -197,18 +188,14 @@ async def test_g7_a_thousand_bad_elements_are_few_parked_messages_and_answers(st
     assert len(stage.parked()) == MAX_DECODE_FAILURES + 1
     parked_bodies = [json.loads(body) for _, body in stage.parked()]
     assert sum(len(one) if is_array(one) else 1 for one in parked_bodies) == 1000, "none is lost"
-    assert len([one for one in stage.published(topology.EVENTS) if isinstance(one, JobRejected)]) == len(
-        parked_bodies
-    )
+    assert len(stage.all_of(JobRejected)) == len(parked_bodies)
 
 
 async def test_a_request_under_the_key_of_another_job_type_is_answered_and_parked(stage: Stage) -> None:
     """Permissions by routing key would mean nothing otherwise."""
     wanted = {"job_type": "flights.load", "arguments": {"path": "a"}, "reply_to": "me"}
     await stage.send_raw({**_RAW, "id": "a", "data": wanted}, key="flights.look")
-    (answer,) = stage.answers("me")
-    assert isinstance(answer, JobRejected)
-    assert answer.data.reason is Reason.ROUTING_KEY_MISMATCH
+    assert stage.answer("me", JobRejected).data.reason is Reason.ROUTING_KEY_MISMATCH
     assert [why for why, _ in stage.parked()] == [Reason.ROUTING_KEY_MISMATCH.value]
     assert not stage.dispatched()
 
@@ -241,9 +228,8 @@ async def test_an_id_of_any_length_and_characters_stops_nothing(stage: Stage) ->
 
 
 async def test_a_schema_that_cannot_be_used_stops_nothing(stage: Stage) -> None:
-    for number, schema in enumerate(
-        [{"type": "objekt"}, {"$ref": "http://nowhere.invalid/x"}, {"$ref": "#/y"}]
-    ):
+    odd = ({"type": "objekt"}, {"$ref": "http://nowhere.invalid/x"}, {"$ref": "#/y"})
+    for number, schema in enumerate(odd):
         name = f"odd-{number}"
         await stage.send(build_message(announcement(declaration(name=name, arguments_schema=schema))))
         await stage.send_requests(request(10 + number, job_type=name, arguments={"anything": 1}))
@@ -354,11 +340,8 @@ class TestCancelledTrees:
         await one.close()
 
     def _cancelled(self, stage: Stage) -> list[tuple[object, str, bool]]:
-        return [
-            (event.data.job_id, event.data.reason, event.data.tree)
-            for event in stage.published(topology.STATUS)
-            if isinstance(event, JobCancelRequested)
-        ]
+        cancels = [event.data for event in stage.all_of(JobCancelRequested)]
+        return [(data.job_id, data.reason, data.tree) for data in cancels]
 
     async def test_a_child_job_of_a_cancelled_tree_is_stored_and_not_dispatched(self, stage: Stage) -> None:
         await stage.send_requests(
@@ -370,16 +353,15 @@ class TestCancelledTrees:
             "the supervisor ends it"
         )
 
-    async def test_so_is_one_that_is_to_wait(self, stage: Stage) -> None:
-        await stage.send_requests(request(2, parent_id=job_id(1), delay=timedelta(hours=1)))
-        assert self._cancelled(stage) == [(job_id(2), WHY, True)]
-
-    async def test_a_crash_between_the_insert_and_the_look_is_repeated(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("delay", [None, timedelta(hours=1)], ids=["at once", "one that is to wait"])
+    async def test_a_crash_between_the_insert_and_the_look_is_repeated(
+        self, stage: Stage, delay: timedelta | None
+    ) -> None:
         """The row is there and the request is redelivered: it is a duplicate, and not dispatched either."""
-        await stage.send_requests(request(2, parent_id=job_id(1)))
-        await stage.send_requests(request(2, parent_id=job_id(1)))
+        for times in (1, 2):
+            await stage.send_requests(request(2, parent_id=job_id(1), delay=delay))
+            assert self._cancelled(stage) == [(job_id(2), WHY, True)] * times
         assert job_id(2) not in {event.data.job_id for event in stage.dispatched()}
-        assert self._cancelled(stage) == [(job_id(2), WHY, True)] * 2
 
     async def test_a_batch_without_child_jobs_costs_no_other_query(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
@@ -390,3 +372,77 @@ class TestCancelledTrees:
         monkeypatch.setattr(stage.store, "cancelled_among", never)
         await stage.send_requests(request(2), request(3))
         assert len(stage.dispatched()) == 3
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock, self.vitals = VirtualClock(), HealthRegistry()
+        self.congestion = CongestedQueues(MemoryStore(), self.clock)
+        current_health_registry.set(self.vitals)
+
+    def row(self, queue: str = "full") -> JobRow:
+        return queued_job(queue=queue, dispatched_at=self.now)
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    async def refuse(self, *others: JobRow) -> None:
+        row = self.row()
+        await self.congestion.record_refusals([(row.job_id, row.attempt)], [row, *others])
+
+    async def refuse_for_some_time(self, *others: JobRow) -> None:
+        """At each try, as soon as the queue is tried again."""
+        await self.refuse(*others)
+        for pause in (5, 10):
+            await self.clock.advance(pause)
+            await self.refuse(*others)
+
+    async def check(self) -> str | None:
+        try:
+            await self.vitals.checks["dispatch queues"]()
+        except NotReady as why:
+            return str(why)
+        return None
+
+
+async def test_2_a_queue_that_refuses_for_some_time_is_named_until_it_takes_a_job() -> None:
+    scene = Scene()
+    await scene.refuse(scene.row("other"))
+    assert await scene.check() is None, "a moment without room is no trouble"
+    for pause in (5, 10):
+        await scene.clock.advance(pause)
+        await scene.refuse()
+    assert await scene.check() == "dispatch queues take no messages, full or without a quorum: full"
+    assert not scene.congestion.is_closed("other", scene.now)
+    await scene.clock.advance(20)
+    assert not scene.congestion.is_closed("full", scene.now), "it is tried again"
+    await scene.congestion.record_refusals([], [scene.row("other")])
+    assert await scene.check() is not None
+    await scene.congestion.record_refusals([], [scene.row()])
+    assert await scene.check() is None
+
+
+async def test_2_a_queue_for_which_no_job_comes_is_not_named_without_end() -> None:
+    scene = Scene()
+    await scene.refuse_for_some_time()
+    assert await scene.check() is not None
+    await scene.clock.advance(timedelta(minutes=2).total_seconds())
+    assert await scene.check() is None
+
+
+async def test_2_jobs_that_were_dispatched_before_the_refusal_do_not_count() -> None:
+    scene = Scene()
+    before = scene.row()
+    await scene.refuse_for_some_time(before)
+    await scene.clock.advance(20)
+    await scene.congestion.record_refusals([], [before])
+    assert await scene.check() is not None
+
+
+@pytest.fixture(autouse=True)
+def _vitals_of_the_test() -> object:
+    """Each test has its own."""
+    token = current_health_registry.set(None)
+    yield
+    current_health_registry.reset(token)

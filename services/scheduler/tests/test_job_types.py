@@ -1,13 +1,27 @@
-"""Job types are cached when a request arrives, and hardly more than a second old."""
+"""Announcements: job types that are cached, and schedules that agents declare in their code."""
 
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-from services.scheduler.tests.stage import announcement, declaration
+import pytest
+from services.scheduler.tests.stage import Stage, announcement, declaration, named, put, send
 
+from warrener_contracts.events import (
+    AgentAnnounced,
+    AgentAnnouncedData,
+    Event,
+    ScheduleDeclaration,
+    SchedulePauseRequested,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+)
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
+from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.job_types import JobTypeCache, job_type_rows
+from warrener_scheduler.schedules.writer import declaration_digest
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.memory import MemoryStore
 
@@ -24,7 +38,7 @@ class Library(MemoryStore):
         return await super().job_types(names)
 
 
-async def announced(library: Library, at: datetime, queue: str = "default") -> None:
+async def announce(library: Library, at: datetime, queue: str = "default") -> None:
     rows = job_type_rows(announcement(declaration()), at)
     await library.put_job_types([replace(row, queue=queue, announced_at=at) for row in rows])
 
@@ -32,12 +46,12 @@ async def announced(library: Library, at: datetime, queue: str = "default") -> N
 async def test_after_a_pause_nobody_waits_for_the_store() -> None:
     library, clock = Library(), VirtualClock()
     types = JobTypeCache(library, clock)
-    await announced(library, clock.now())
+    await announce(library, clock.now())
     await types.get_many(LOAD)
     for _ in range(60):
         await clock.advance(1)
         await types.refresh()
-    await announced(library, clock.now(), queue="other")
+    await announce(library, clock.now(), queue="other")
     await types.refresh()
     reads = library.reads
     assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"
@@ -47,7 +61,7 @@ async def test_after_a_pause_nobody_waits_for_the_store() -> None:
 async def test_job_types_that_are_not_used_lately_are_not_refreshed() -> None:
     library, clock = Library(), VirtualClock()
     types = JobTypeCache(library, clock)
-    await announced(library, clock.now())
+    await announce(library, clock.now())
     await types.refresh()
     assert library.reads == 0
     await types.get_many(LOAD)
@@ -59,10 +73,10 @@ async def test_job_types_that_are_not_used_lately_are_not_refreshed() -> None:
 async def test_what_is_old_is_read_again_even_if_nobody_looks() -> None:
     library, clock = Library(), VirtualClock()
     types = JobTypeCache(library, clock)
-    await announced(library, clock.now())
+    await announce(library, clock.now())
     await types.get_many(LOAD)
     await clock.advance(2)
-    await announced(library, clock.now(), queue="other")
+    await announce(library, clock.now(), queue="other")
     assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"
 
 
@@ -75,14 +89,115 @@ async def test_a_look_does_not_bring_back_what_was_forgotten_meanwhile() -> None
         async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
             found = await super().job_types(names)
             if self.reads == 2:
-                await announced(self, clock.now(), queue="other")
+                await announce(self, clock.now(), queue="other")
                 types.invalidate()
             return found
 
     library = Slow()
     types = JobTypeCache(library, clock)
-    await announced(library, clock.now())
+    await announce(library, clock.now())
     await types.get_many(LOAD)
     await clock.advance(1)
     await types.refresh()
     assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def declares(every: timedelta = MINUTE, revision: int = 0, **more: Any) -> ScheduleDeclaration:
+    fields: dict[str, Any] = {"name": "tick", "rule": IntervalRule(every=every), "job_type": "flights.load"}
+    return ScheduleDeclaration(schedule=SchedulePutData(**(fields | more)), revision=revision)
+
+
+def announced(stage: Stage, *schedules: ScheduleDeclaration, agent: str = "agent-1") -> AgentAnnounced:
+    data = AgentAnnouncedData(
+        agent_id=agent, queues=("default",), job_types=(declaration(),), schedules=schedules
+    )
+    now = stage.clock.now()
+    return AgentAnnounced(id=f"{agent}-{now.isoformat()}", source=agent, time=now, data=data)
+
+
+async def send_declared(stage: Stage, *schedules: ScheduleDeclaration, agent: str = "agent-1") -> None:
+    await send(stage, announced(stage, *schedules, agent=agent), then=1)
+
+
+async def test_a_declaration_is_taken_up_and_ticks(stage: Stage) -> None:
+    await send_declared(stage, declares())
+    assert (await stage.store.schedules())["tick"].definition.owner == "code"
+    await stage.clock.advance(120)
+    assert await stage.store.ticks_of("tick") != []
+
+
+CODE, CHANGED, REVISED = declares(), declares(2 * MINUTE), declares(revision=1)
+HAND, REMOVE = put(rule=IntervalRule(every=9 * MINUTE)), named(ScheduleRemoveRequested)
+
+
+@pytest.mark.parametrize(
+    ("steps", "minutes"),
+    [
+        pytest.param([CODE, CHANGED], 2, id="what changes in the code changes the schedule"),
+        pytest.param([CODE, *[CHANGED, CODE] * 3], 2, id="two releases in turns change nothing"),
+        pytest.param([CODE, CHANGED, REVISED], 1, id="an earlier one is new in another edition"),
+        pytest.param([CODE, HAND, CODE, CHANGED], 9, id="an operator's put is left alone"),
+        pytest.param([CODE, REMOVE, CODE], None, id="what an operator has removed stays removed"),
+        pytest.param([CODE, REMOVE, CODE, CHANGED], 2, id="until the code changes"),
+        pytest.param([HAND, CODE], 9, id="what an operator has put before is left alone"),
+        pytest.param([HAND, CODE, REMOVE, CODE], 1, id="once that is gone the code has its turn"),
+    ],
+)
+async def test_code_and_operator_take_turns(
+    stage: Stage, steps: list[ScheduleDeclaration | Event[Any]], minutes: int | None
+) -> None:
+    for step in steps:
+        if isinstance(step, ScheduleDeclaration):
+            await send_declared(stage, step, agent="new" if step is CHANGED else "old")
+        else:
+            await send(stage, step)
+    rows = await stage.store.schedules()
+    rules = [row.definition.rule for row in rows.values()]
+    assert rules == ([] if minutes is None else [IntervalRule(every=minutes * MINUTE)])
+
+
+async def test_an_operators_pause_survives_restarts_and_changes_of_the_code(stage: Stage) -> None:
+    await send_declared(stage, declares())
+    await send(stage, named(SchedulePauseRequested))
+    await send_declared(stage, declares())
+    await send_declared(stage, declares(2 * MINUTE))
+    assert (await stage.store.schedules())["tick"].paused
+
+
+async def test_a_declaration_that_vanished_is_reported_and_goes_on(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await send_declared(stage, declares())
+    await send_declared(stage)
+    assert "tick" in await stage.store.schedules()
+    assert "schedules.vanished" in "".join(capsys.readouterr())
+
+
+async def test_a_refused_declaration_does_not_stop_the_others(stage: Stage) -> None:
+    never = declares(name="never", rule=CronRule(expression="0 0 31 2 *"))
+    await send_declared(stage, never, declares())
+    assert set(await stage.store.schedules()) == {"tick"}
+
+
+class TestFingerprints:
+    def test_defaults_do_not_change_the_digest(self) -> None:
+        assert declaration_digest(declares()) == declaration_digest(
+            declares(choices=ScheduleChoices(overlap=OverlapPolicy.ALLOW))
+        )
+        assert declaration_digest(declares()) == declaration_digest(
+            declares(owner="someone", reply_to="desk")
+        )
+
+    def test_everything_else_counts(self) -> None:
+        declarations = [
+            declares(),
+            declares(revision=1),
+            declares(2 * MINUTE),
+            declares(arguments={"path": "b.csv"}),
+            declares(timezone="Europe/Berlin"),
+            declares(choices=ScheduleChoices(overlap=OverlapPolicy.SKIP)),
+        ]
+        assert len({declaration_digest(one) for one in declarations}) == len(declarations)

@@ -1,13 +1,15 @@
 """A redrive requests dead jobs again: a canary first, the others at a rate, until the cause is back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.scheduler.tests.stage import Stage, job_id, request
+from hypothesis import given
+from hypothesis import strategies as st
+from services.scheduler.tests.stage import Stage, event, job_id, request
 from tests.store_rows import changed, died, succeeded
 
 from warrener_contracts.events import (
@@ -16,15 +18,13 @@ from warrener_contracts.events import (
     ErrorInfo,
     ErrorKind,
     JobDropRequested,
-    JobDropRequestedData,
     JobRedriveRequested,
-    JobRedriveRequestedData,
     RedriveChangeRequested,
-    RedriveChangeRequestedData,
 )
 from warrener_contracts.identity import redrive_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
+from warrener_scheduler.decisions.dead_letters import merge_patch
 from warrener_store.dead_letters.rows import (
     DeadLetter,
     DeadLetterFilter,
@@ -63,28 +63,25 @@ async def end(stage: Stage, ids: Sequence[UUID], cause: str | None) -> None:
 
 
 async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
-    plain: dict[str, Any] = {
-        "selection": DeadLetterSelection(fingerprint=CAUSE),
-        "by": "ann",
-        "canary": 3,
-        "rate": 5.0,
-    }
-    data = JobRedriveRequestedData(**(plain | terms))
-    event = JobRedriveRequested(id=str(REDRIVE), source="test", time=stage.clock.now(), data=data)
-    await stage.send(build_message(event), then=then)
+    plain: dict[str, Any] = {"selection": DeadLetterSelection(fingerprint=CAUSE), "canary": 3, "rate": 5.0}
+    begun = event(JobRedriveRequested, str(REDRIVE), stage.clock.now(), by="ann", **(plain | terms))
+    await stage.send(build_message(begun), then=then)
 
 
 async def change(stage: Stage, what: Any, redrive: UUID = REDRIVE) -> None:
-    data = RedriveChangeRequestedData(
-        redrive_id=redrive, change=what, by="bob", reason="because", reply_to="desk"
-    )
-    event = RedriveChangeRequested(id=str(uuid4()), source="test", time=stage.clock.now(), data=data)
-    await stage.send(build_message(event), then=3.0)
+    fields = {"redrive_id": redrive, "change": what, "by": "bob", "reason": "because", "reply_to": "desk"}
+    command = event(RedriveChangeRequested, str(uuid4()), stage.clock.now(), **fields)
+    await stage.send(build_message(command), then=3.0)
 
 
 async def the_redrive(stage: Stage) -> RedriveRow:
     (row,) = await stage.store.dead_letter_store.redrives()
     return row
+
+
+async def outcome(stage: Stage) -> tuple[RedriveState, Mapping[str, int]]:
+    row = await the_redrive(stage)
+    return row.state, row.counts
 
 
 async def dead_letters(stage: Stage, *states: DeadLetterState) -> list[DeadLetter]:
@@ -173,8 +170,7 @@ async def test_some_may_die_again_where_that_is_tolerated(stage: Stage) -> None:
     await redrive(stage, max_failures=1, canary=1)
     await end_heirs(stage, CAUSE, then=10)
     assert await end_heirs(stage, then=10) == 3
-    row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.DONE, {"died_again": 1, "succeeded": 3})
+    assert await outcome(stage) == (RedriveState.DONE, {"died_again": 1, "succeeded": 3})
 
 
 async def test_a_stopped_one_goes_on_with_a_new_canary(stage: Stage) -> None:
@@ -186,25 +182,19 @@ async def test_a_stopped_one_goes_on_with_a_new_canary(stage: Stage) -> None:
     assert (row.state, row.counts["redriven"], row.journal[-1].by) == (RedriveState.CANARY, 3, "bob")
     await end_heirs(stage, then=30)
     await end_heirs(stage, then=30)
-    row = await the_redrive(stage)
     # 17 of the twenty, and the dead letters of the three heirs that had died
-    assert (row.state, row.counts) == (RedriveState.DONE, {"died_again": 3, "succeeded": 20})
+    assert await outcome(stage) == (RedriveState.DONE, {"died_again": 3, "succeeded": 20})
 
 
 async def test_a_person_stops_it_and_requested_jobs_are_still_counted(stage: Stage) -> None:
     await dead_jobs(stage, 20)
     await redrive(stage)
     await change(stage, "stop")
-    row = await the_redrive(stage)
-    assert (row.state, row.stop_reason, row.counts) == (
-        RedriveState.STOPPED,
-        "stopped by bob: because",
-        {"redriven": 3},
-    )
+    assert await outcome(stage) == (RedriveState.STOPPED, {"redriven": 3})
+    assert (await the_redrive(stage)).stop_reason == "stopped by bob: because"
     await change(stage, "stop")
-    assert stage.answers("desk")[-1].data.detail == (
-        "expected a redrive that is under way, got one that is stopped"
-    )
+    refusal = "expected a redrive that is under way, got one that is stopped"
+    assert stage.answers("desk")[-1].data.detail == refusal
     await end_heirs(stage, then=60)
     row = await the_redrive(stage)
     assert (row.counts, row.finished_at is not None) == ({"succeeded": 3}, True)
@@ -240,9 +230,8 @@ async def test_edits_that_the_schema_refuses_stop_it_before_anything_is_requeste
     row = await the_redrive(stage)
     assert (row.state, row.counts) == (RedriveState.STOPPED, {"rejected": 5})
     assert "arguments.path: expected string, got 5" in row.stop_reason
-    assert {each.note for each in await dead_letters(stage, DeadLetterState.REJECTED)} == {
-        "arguments.path: expected string, got 5"
-    }
+    rejected = await dead_letters(stage, DeadLetterState.REJECTED)
+    assert {each.note for each in rejected} == {"arguments.path: expected string, got 5"}
     assert not await heirs(stage)
 
 
@@ -250,28 +239,22 @@ async def test_a_dry_run_counts_what_would_be_done_and_does_nothing(stage: Stage
     await dead_jobs(stage, 1200)
     before = await dead_letters(stage)
     await redrive(stage, dry_run=True)
-    row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.DONE, {"claimed": 1200})
+    assert await outcome(stage) == (RedriveState.DONE, {"claimed": 1200})
     assert await dead_letters(stage) == before
     assert not await heirs(stage)
 
 
-async def test_what_has_succeeded_since_is_skipped_by_default(stage: Stage) -> None:
+@pytest.mark.parametrize("wanted", [False, True], ids=["skipped by default", "requested again if wanted"])
+async def test_what_has_succeeded_since(stage: Stage, *, wanted: bool) -> None:
     await dead_jobs(stage, 2)
     await stage.send_requests(request(3))
     await end(stage, [job_id(3)], None)
-    await redrive(stage)
-    row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.DONE, {"already_succeeded": 2})
-    assert str(job_id(3)) in ((await dead_letters(stage, DeadLetterState.ALREADY_SUCCEEDED))[0].note or "")
-
-
-async def test_what_has_succeeded_since_is_requested_again_if_wanted(stage: Stage) -> None:
-    await dead_jobs(stage, 2)
-    await stage.send_requests(request(3))
-    await end(stage, [job_id(3)], None)
-    await redrive(stage, even_if_succeeded=True)
-    assert len(await heirs(stage)) == 2
+    await redrive(stage, even_if_succeeded=wanted)
+    assert len(await heirs(stage)) == (2 if wanted else 0)
+    if not wanted:
+        assert await outcome(stage) == (RedriveState.DONE, {"already_succeeded": 2})
+        first = (await dead_letters(stage, DeadLetterState.ALREADY_SUCCEEDED))[0]
+        assert str(job_id(3)) in (first.note or "")
 
 
 async def test_a_limit_takes_those_that_died_first(stage: Stage) -> None:
@@ -323,15 +306,12 @@ async def test_a_request_that_was_lost_is_published_again_under_its_id(
 async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: Stage) -> None:
     await dead_jobs(stage, 1100)
     await dead_jobs(stage, 1, first=2000, cause=OTHER)
-    data = JobDropRequestedData(
-        selection=DeadLetterSelection(fingerprint=CAUSE), by="ann", reason="withdrawn"
-    )
-    await stage.send(build_message(JobDropRequested(id=str(REDRIVE), source="test", data=data)))
-    row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.DONE, {"dropped": 1100})
-    assert {each.note for each in await dead_letters(stage, DeadLetterState.DROPPED)} == {
-        "dropped by ann: withdrawn"
-    }
+    which = DeadLetterSelection(fingerprint=CAUSE)
+    drop = event(JobDropRequested, str(REDRIVE), selection=which, by="ann", reason="withdrawn")
+    await stage.send(build_message(drop))
+    assert await outcome(stage) == (RedriveState.DONE, {"dropped": 1100})
+    dropped = await dead_letters(stage, DeadLetterState.DROPPED)
+    assert {each.note for each in dropped} == {"dropped by ann: withdrawn"}
     (left,) = await dead_letters(stage, DeadLetterState.OPEN)
     assert left.fingerprint == OTHER
 
@@ -344,11 +324,10 @@ async def test_a_redrive_or_drop_without_an_unresolved_dead_letter_is_refused(st
         DeadLetterSelection(fingerprint=OTHER),
     ):
         await redrive(stage, selection=selection, reply_to="desk")
-    drop = JobDropRequestedData(
-        selection=DeadLetterSelection(job_type="flights.load"), by="bob", reason="old", reply_to="desk"
-    )
-    await stage.send(build_message(JobDropRequested(id="drop", source="test", data=drop)))
-    answers = [event.data for event in stage.answers("desk") if isinstance(event, CommandHandled)]
+    which = DeadLetterSelection(job_type="flights.load")
+    drop = event(JobDropRequested, "drop", selection=which, by="bob", reason="old", reply_to="desk")
+    await stage.send(build_message(drop))
+    answers = [one.data for one in stage.answers("desk") if isinstance(one, CommandHandled)]
     assert [(answer.accepted, answer.detail.partition(":")[0]) for answer in answers] == [
         (False, "expected a dead job, got one that is queued"),
         (False, "expected a dead job, got one that is unknown"),
@@ -362,7 +341,7 @@ async def test_a_repeat_of_a_redrive_that_has_claimed_all_is_no_refusal(stage: S
     await dead_jobs(stage, 1)
     for _ in range(2):
         await redrive(stage, reply_to="desk")
-    answers = [event.data for event in stage.answers("desk") if isinstance(event, CommandHandled)]
+    answers = [one.data for one in stage.answers("desk") if isinstance(one, CommandHandled)]
     assert [answer.accepted for answer in answers] == [True, True]
     assert (await the_redrive(stage)).counts == {"redriven": 1}
     assert len(await heirs(stage)) == 1
@@ -374,3 +353,39 @@ async def test_a_change_of_an_unknown_redrive_is_parked(stage: Stage) -> None:
     ((reason, body),) = stage.parked()
     assert reason == "unknown_job"
     assert b"redrive.change_requested" in body
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+OBJECTS = st.dictionaries(st.text(max_size=2), VALUES, max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "patch", "expected"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_the_examples_of_the_standard(
+    arguments: dict[str, Any], patch: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert merge_patch(arguments, patch) == expected
+
+
+@given(OBJECTS, OBJECTS)
+def test_what_is_patched_twice_is_patched_once(arguments: dict[str, Any], patch: dict[str, Any]) -> None:
+    once = merge_patch(arguments, patch)
+    assert merge_patch(once, patch) == once
+    assert merge_patch(arguments, {}) == arguments

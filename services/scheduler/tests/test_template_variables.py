@@ -97,28 +97,20 @@ async def paths(stage: Stage) -> list[Any]:
     return [row.arguments["path"] for row in found if row is not None]
 
 
-async def test_2_the_job_of_each_tick_has_its_own_arguments(stage: Stage) -> None:
-    await send(stage, templated(path="{{ tick.run }}: {{ tick.local_at | %H:%M:%S }}"), then=2.5)
-    assert await paths(stage) == ["1: 01:00:01", "2: 01:00:02", "3: 01:00:03"]
-
-
-async def test_2_the_tick_before_is_named_the_first_has_none(stage: Stage) -> None:
-    await send(stage, templated(path="since {{ tick.previous_at | %H:%M:%S }}"), then=2.5)
-    assert await paths(stage) == ["since ", "since 00:00:01", "since 00:00:02"]
+async def test_2_the_job_of_each_tick_has_its_own_arguments_and_a_number_stays_a_number(stage: Stage) -> None:
+    path = "{{ tick.run }}: {{ tick.local_at | %H:%M:%S }} since {{ tick.previous_at | %H:%M:%S }}"
+    await send(stage, templated(path=path, rows=["{{ tick.run }}"]), then=2.5)
+    first, *others = await paths(stage)
+    assert first == "1: 01:00:01 since ", "the first has none before it"
+    assert others == ["2: 01:00:02 since 00:00:01", "3: 01:00:03 since 00:00:02"]
+    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await tick_rows(stage) if tick.job_id])
+    assert sorted(row.arguments["rows"] for row in jobs.values()) == [[1], [2], [3]]
 
 
 async def test_2_an_unknown_name_is_refused_with_what_is_known(stage: Stage) -> None:
     await send(stage, templated(path="{{ tick.nominl_at }}"), then=1)
-    (answer,) = stage.answers("desk")
-    assert isinstance(answer, JobRejected)
-    assert "expected one of tick.schedule, tick.run" in answer.data.detail
+    assert "expected one of tick.schedule, tick.run" in stage.answer("desk", JobRejected).data.detail
     assert await stage.store.schedules() == {}
-
-
-async def test_2_a_number_stays_a_number(stage: Stage) -> None:
-    await send(stage, templated(path="a.csv", rows=["{{ tick.run }}"]), then=1.5)
-    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await tick_rows(stage) if tick.job_id])
-    assert sorted(row.arguments["rows"] for row in jobs.values()) == [[1], [2]]
 
 
 async def test_2_a_tick_that_is_published_again_requests_the_same(stage: Stage) -> None:

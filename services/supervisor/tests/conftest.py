@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from services.supervisor.tests.event_factory import running_row
-from services.supervisor.tests.harness import SupervisorHarness, opened
+from services.supervisor.tests.stage import SupervisorHarness, opened, running_row
 
 
 @pytest.fixture

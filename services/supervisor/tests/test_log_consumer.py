@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from uuid import UUID, uuid4
 
 import pytest
-from services.supervisor.tests.event_factory import JOB, NOW, running_row
-from services.supervisor.tests.harness import SupervisorHarness, opened
+from services.supervisor.tests.stage import JOB, NOW, SupervisorHarness, opened, running_row
 
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptLogged, AttemptLoggedData, LogEntry

@@ -1,32 +1,43 @@
-"""Events about attempts are judged, saved, published and acknowledged."""
+"""Events about attempts are judged, saved, published and acknowledged; plain successes in one statement."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import JOB, NOW, heartbeat, running_row
-from services.supervisor.tests.harness import SupervisorHarness
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from services.supervisor.tests.stage import (
+    BOOM,
+    JOB,
+    NOW,
+    SupervisorHarness,
+    cancel,
+    failed,
+    heartbeat,
+    make,
+    running_row,
+    started,
+    stopped,
+    succeeded,
+)
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptDispatched,
-    Event,
-    JobDead,
-    JobFinished,
-    JobRetrying,
-)
+from warrener_contracts.events import AttemptCancel, Event, JobDead, JobFinished, JobRetrying
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message
-from warrener_contracts.state_machine import JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
+from warrener_runtime.telemetry import TraceContext
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.errors import StoreRefused
-from warrener_store.jobs.rows import Save
+from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import SucceededJob, Success
+from warrener_store.memory import MemoryStore
 from warrener_supervisor import status_consumer
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
+from warrener_supervisor.decisions.judge import judge
+from warrener_supervisor.notifications import finished_message, success_message
 from warrener_supervisor.requeue import requeued_message
 
 
@@ -37,7 +48,7 @@ async def _reasons(harness: SupervisorHarness) -> list[str]:
 async def test_a_result_is_stored_and_published_to_all_and_to_those_who_wait(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.publish(event_factory.succeeded(result={"rows": 842}))
+    await harness.publish(succeeded(result={"rows": 842}))
     row = await harness.row()
     assert (row.state, row.result) == (JobState.SUCCEEDED, {"rows": 842})
     assert harness.addresses(topology.EVENTS) == ["job.finished.succeeded.flights.load", "reply.me"]
@@ -47,30 +58,26 @@ async def test_a_result_is_stored_and_published_to_all_and_to_those_who_wait(
 async def test_a_failed_attempt_comes_again_by_a_delay_queue_when_it_is_due(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.publish(event_factory.failed(retry_after_seconds=6))
+    await harness.publish(failed(retry_after_seconds=6))
     assert not harness.dispatched()
-    (retrying,) = harness.published(topology.EVENTS)
-    assert isinstance(retrying, JobRetrying)
+    (retrying,) = harness.all_of(JobRetrying)
     assert (retrying.data.next_attempt, retrying.data.due_at) == (2, NOW + timedelta(seconds=6))
     await harness.clock.advance(7)
     (dispatch,) = harness.dispatched()
-    assert isinstance(dispatch, AttemptDispatched)
     assert (dispatch.data.attempt, dispatch.data.not_before) == (2, NOW + timedelta(seconds=6))
 
 
 async def test_what_a_delay_queue_loses_is_dispatched_again(harness: SupervisorHarness) -> None:
-    await harness.publish(event_factory.failed(retry_after_seconds=5))
+    await harness.publish(failed(retry_after_seconds=5))
     harness.broker.purge("warrener.delay.5s")
     await harness.clock.advance(35)
-    (dispatch,) = harness.dispatched()
-    assert isinstance(dispatch, AttemptDispatched)
-    assert dispatch.data.attempt == 2
+    assert [dispatch.data.attempt for dispatch in harness.dispatched()] == [2]
     assert (await harness.row()).state is JobState.QUEUED
 
 
 async def test_a_dead_job_leaves_a_dead_letter_and_publishes_it(harness: SupervisorHarness) -> None:
-    error = event_factory.BOOM.model_copy(update={"retryable": False})
-    await harness.publish(event_factory.failed(error=error))
+    error = BOOM.model_copy(update={"retryable": False})
+    await harness.publish(failed(error=error))
     (dead_letter,) = await harness.store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
     assert dead_letter.reason == "no retry can mend it"
     kinds = [type(event) for event in harness.published(topology.EVENTS)]
@@ -88,16 +95,7 @@ def in_one_message(events: Sequence[Event[Any]]) -> Message:
 async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_once(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.publish(
-        in_one_message(
-            [
-                event_factory.failed(1),
-                event_factory.started(2),
-                event_factory.failed(2),
-                event_factory.succeeded(3, 7),
-            ]
-        )
-    )
+    await harness.publish(in_one_message([failed(1), started(2), failed(2), succeeded(3, 7)]))
     row = await harness.row()
     assert (row.state, row.attempt, row.result, row.failures) == (JobState.SUCCEEDED, 3, 7, 2)
     assert [one.attempt for one in await harness.store.attempts_of([JOB])] == [1, 2, 3]
@@ -105,11 +103,11 @@ async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_on
 
 
 async def test_i12_what_cannot_be_judged_is_parked_alone_with_its_reason(harness: SupervisorHarness) -> None:
-    stranger = event_factory.succeeded(job_id=UUID(int=7))
-    impossible = event_factory.started(9)
+    stranger = succeeded(job_id=UUID(int=7))
+    impossible = started(9)
     garbage = Message(topology.STATUS, "x", b"{", "application/json", "garbage", "x", {})
     lost_its_way = build_message(heartbeat())._replace(exchange=topology.STATUS)
-    await harness.publish(garbage, lost_its_way, stranger, impossible, event_factory.succeeded())
+    await harness.publish(garbage, lost_its_way, stranger, impossible, succeeded())
     await harness.clock.advance(1)
     assert await _reasons(harness) == ["impossible", "not_json", "routing_key_mismatch", "unknown_job"]
     assert (await harness.row()).state is JobState.SUCCEEDED
@@ -120,7 +118,7 @@ async def test_an_event_under_the_key_of_another_one_is_parked_and_so_it_is_when
     harness: SupervisorHarness,
 ) -> None:
     before = await harness.row()
-    message = build_message(event_factory.succeeded())._replace(routing_key="incident.snooze_requested")
+    message = build_message(succeeded())._replace(routing_key="incident.snooze_requested")
     for _ in range(2):
         await harness.publish(message, then=1)
         (parked,) = await harness.store.parked()
@@ -149,7 +147,7 @@ async def test_what_the_store_refuses_is_parked_and_the_others_are_saved(
 
     monkeypatch.setattr(harness.store, "save_jobs", picky_save)
     monkeypatch.setattr(harness.store, "succeed_jobs", picky_success)
-    await harness.publish(in_one_message([event_factory.succeeded(job_id=other), event_factory.succeeded()]))
+    await harness.publish(in_one_message([succeeded(job_id=other), succeeded()]))
     await harness.clock.advance(1)
     assert (await harness.row()).state is JobState.SUCCEEDED
     assert await _reasons(harness) == ["bad_fields"]
@@ -162,7 +160,7 @@ async def test_a_bug_in_the_judge_stops_nobody_else(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(status_consumer, "judge_all", broken)
-    await harness.publish(event_factory.failed(), then=1)
+    await harness.publish(failed(), then=1)
     assert await _reasons(harness) == ["impossible"]
     assert harness.broker.ready(topology.STATUS_QUEUE.name) == 0
 
@@ -170,25 +168,24 @@ async def test_a_bug_in_the_judge_stops_nobody_else(
 async def test_cancelling_what_runs_notifies_its_agents_and_waits_for_them(
     harness: SupervisorHarness,
 ) -> None:
-    cancel = build_message(event_factory.cancel("you"))._replace(exchange=topology.STATUS)
-    await harness.publish(cancel)
-    (control,) = harness.published(topology.CONTROL)
-    assert isinstance(control, AttemptCancel)
+    request = build_message(cancel("you"))._replace(exchange=topology.STATUS)
+    await harness.publish(request)
+    (control,) = harness.all_of(AttemptCancel)
     assert (control.data.job_id, control.data.attempt) == (JOB, None)
     assert harness.addresses(topology.CONTROL) == ["queue.default"]
-    await harness.publish(event_factory.stopped())
+    await harness.publish(stopped())
     assert (await harness.row()).state is JobState.CANCELLED
     handled, finished, *replies = harness.addresses(topology.EVENTS)
     assert (handled, finished) == ("reply.you", "job.finished.cancelled.flights.load")
     assert replies == ["reply.me", "reply.you"]
     harness.received.clear()
-    await harness.publish(cancel._replace(message_id="again"))
+    await harness.publish(request._replace(message_id="again"))
     assert "reply.you" in harness.addresses(topology.EVENTS)
 
 
 async def test_a_judgement_is_a_span_under_its_attempt(harness: SupervisorHarness) -> None:
     theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    await harness.publish(event_factory.succeeded().model_copy(update={"traceparent": theirs}))
+    await harness.publish(succeeded().model_copy(update={"traceparent": theirs}))
     (span,) = harness.telemetry.spans()
     assert span.name == "judge flights.load"
     assert span.attributes is not None
@@ -196,3 +193,62 @@ async def test_a_judgement_is_a_span_under_its_attempt(harness: SupervisorHarnes
     assert span.parent is not None
     assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
     assert {event.traceparent for event in harness.published(topology.EVENTS)} != {theirs}
+
+
+@pytest.mark.parametrize("state", JobState)
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+@pytest.mark.parametrize("cancelled", [None, "no more use"])
+async def test_it_ends_a_job_exactly_where_the_judge_does_and_as_he_does(
+    state: JobState, attempt: int, cancelled: str | None
+) -> None:
+    over = NOW if state in TERMINAL else None
+    now_at = 0 if state is JobState.WAITING else 2
+    owner = {"agent_id": "a7"} if state is JobState.RUNNING else {}  # another one than reports it
+    row = make(state, attempt=now_at, cancel_reason=cancelled, finished_at=over, **owner)
+    event = succeeded(attempt, {"rows": 3})
+    store = MemoryStore()
+    await store.insert_jobs([row])
+    data = event.data
+    success = Success(row.job_id, attempt, data.agent_id, data.result, data.started_at, data.finished_at)
+    ended = await store.succeed_jobs([success], NOW)
+    decision = judge(row, event, JudgeContext(NOW, Timings()))
+    saved = (await store.jobs_by_id([row.job_id]))[row.job_id]
+    if (
+        isinstance(decision, JobTransition) and attempt == row.attempt
+    ):  # an earlier one's is left to the judge
+        assert saved == decision.row
+        assert await store.attempts_of([row.job_id]) == [decision.attempt]
+        assert decision.notifications == {Notification.FINISHED}
+        assert ended.keys() == {row.job_id}
+    else:
+        assert (saved, ended) == (row, {})
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENTS = st.integers(0, 221_000_000_000_000_000).map(lambda us: EPOCH + timedelta(microseconds=us))
+RESULTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+WORDS = st.sampled_from(["a", "flights.load", "A-1._.x_2"])
+PARENTS = st.sampled_from([None, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"])
+STATES = st.sampled_from([None, "vendor=1", 'a="b\\",c=2'])
+TRACES = st.builds(TraceContext, PARENTS, STATES)
+ROWS = st.builds(
+    make,
+    st.just(JobState.SUCCEEDED),
+    job_id=st.uuids(),
+    parent_id=st.none() | st.uuids(),
+    job_type=WORDS,
+    result=RESULTS,
+    attempt=st.integers(1, 2**31 - 1),
+    requested_at=MOMENTS,
+    finished_at=MOMENTS,
+)
+
+
+@given(row=ROWS, trace=TRACES)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded machine proves nothing
+def test_a_success_is_written_as_its_model_would_write_it(row: JobRow, trace: TraceContext) -> None:
+    assert success_message(row, trace) == finished_message(row, trace)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import NOW, agent_row
+from services.supervisor.tests.stage import NOW, agent_row
 from tests.store_rows import died, job_type_row, queued_job, waiting_job
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
@@ -21,10 +21,9 @@ from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.errors import StoreUnavailable
 from warrener_store.memory import MemoryStore
-from warrener_supervisor.metrics import SupervisorMetrics
-from warrener_supervisor.store_gauges import INTERVAL, StoreGauges
-
-LEASE = timedelta(seconds=8)
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.effects import SupervisorPorts
+from warrener_supervisor.metrics import INTERVAL, StoreGauges, SupervisorMetrics
 
 
 class SilentBus(MemoryBus):
@@ -56,10 +55,8 @@ class Scene:
 
     def supervisor(self, holder: str) -> tuple[Metrics, StoreGauges]:
         metrics = Metrics()
-        gauges = StoreGauges(
-            self.bus, self.store, self.clock, metrics, SupervisorMetrics(metrics), holder=holder, lease=LEASE
-        )
-        return metrics, gauges
+        ports = SupervisorPorts(self.bus, self.store, self.clock, Timings())
+        return metrics, StoreGauges(ports, metrics, SupervisorMetrics(metrics), holder=holder)
 
     def series(self, name: str) -> dict[LabelValues, float]:
         return series(self.metrics, name)

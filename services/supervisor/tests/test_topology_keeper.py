@@ -13,6 +13,8 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import SystemClock
 from warrener_store.incidents.rows import IncidentFilter
 from warrener_store.memory import MemoryStore
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.wiring import TopologyKeeper
 
@@ -41,7 +43,8 @@ async def is_bound(url: str, exchange: str, key: str) -> bool:
 
 
 def keeper_of(bus: Bus, store: MemoryStore) -> TopologyKeeper:
-    return TopologyKeeper(bus, store, IncidentReporter(store.escalations, SystemClock()))
+    ports = SupervisorPorts(bus, store, SystemClock(), Timings())
+    return TopologyKeeper(ports, IncidentReporter(store.escalations, ports.clock))
 
 
 async def test_a_piece_that_nobody_misses_is_declared_again(bus: Bus, vhost_url: str) -> None:

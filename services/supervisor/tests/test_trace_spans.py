@@ -6,8 +6,20 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
-from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import JOB, NOW, STARTED, make, running_row
+from services.supervisor.tests.stage import (
+    JOB,
+    NOW,
+    STARTED,
+    cancel,
+    failed,
+    lost,
+    make,
+    overdue,
+    released,
+    running_row,
+    started,
+    succeeded,
+)
 
 from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event
@@ -71,35 +83,35 @@ def ids(span: ReadableSpan) -> tuple[str, str]:
 
 
 def test_a_lost_attempt_has_the_span_that_its_agent_had_begun_and_the_verdict_stands_below() -> None:
-    spans = spans_of(running_row(traceparent=OWN), event_factory.lost())
-    lost = one(spans, "attempt")
-    assert ids(lost) == (attempt_span_id(JOB, 1, "agent-1"), ACCEPTED)
-    assert (before(lost.start_time), before(lost.end_time)) == (40, 0)
-    assert not lost.status.is_ok
-    assert (lost.attributes or {})["error.type"] == "lost"
+    spans = spans_of(running_row(traceparent=OWN), lost())
+    span = one(spans, "attempt")
+    assert ids(span) == (attempt_span_id(JOB, 1, "agent-1"), ACCEPTED)
+    assert (before(span.start_time), before(span.end_time)) == (40, 0)
+    assert not span.status.is_ok
+    assert (span.attributes or {})["error.type"] == "lost"
     assert ids(one(spans, "judge"))[1] == attempt_span_id(JOB, 1, "agent-1")
 
 
 @pytest.mark.parametrize("finder", ["agent-1", "agent-2"])
 def test_an_attempt_that_an_agent_finds_lost_has_the_span_of_the_one_that_ran_it(finder: str) -> None:
     died = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
-    event = event_factory.failed(error=died, agent=finder, at=NOW).model_copy(update={"traceparent": OWN})
+    event = failed(error=died, agent=finder, at=NOW).model_copy(update={"traceparent": OWN})
     spans = spans_of(running_row(traceparent=OWN), event)
-    lost = one(spans, "attempt")
-    assert ids(lost) == (attempt_span_id(JOB, 1, "agent-1"), ACCEPTED)
-    assert (before(lost.start_time), before(lost.end_time)) == (40, 0)
-    assert (lost.attributes or {})["warrener.agent.id"] == "agent-1"
+    span = one(spans, "attempt")
+    assert ids(span) == (attempt_span_id(JOB, 1, "agent-1"), ACCEPTED)
+    assert (before(span.start_time), before(span.end_time)) == (40, 0)
+    assert (span.attributes or {})["warrener.agent.id"] == "agent-1"
     assert ids(one(spans, "judge"))[1] == attempt_span_id(JOB, 1, "agent-1")
 
 
 @pytest.mark.parametrize(("agent", "same"), [("agent-2", True), ("agent-1", False)])
 def test_an_attempt_that_begins_again_is_linked_from_the_one_that_was_lost(agent: str, *, same: bool) -> None:
     theirs = f"00-{TRACE_ID}-{attempt_span_id(JOB, 1, agent)}-01"
-    event = event_factory.started(agent=agent, at=STARTED).model_copy(update={"traceparent": theirs})
-    lost = one(spans_of(running_row(traceparent=OWN), event), "attempt")
-    assert (before(lost.start_time), before(lost.end_time)) == (40, 30)
-    assert (ids(lost)[0] == attempt_span_id(JOB, 1, "agent-1")) is same, "no two spans have one identifier"
-    assert [f"{link.context.span_id:016x}" for link in lost.links] == [attempt_span_id(JOB, 1, agent)]
+    event = started(agent=agent, at=STARTED).model_copy(update={"traceparent": theirs})
+    span = one(spans_of(running_row(traceparent=OWN), event), "attempt")
+    assert (before(span.start_time), before(span.end_time)) == (40, 30)
+    assert (ids(span)[0] == attempt_span_id(JOB, 1, "agent-1")) is same, "no two spans have one identifier"
+    assert [f"{link.context.span_id:016x}" for link in span.links] == [attempt_span_id(JOB, 1, agent)]
 
 
 OPEN = open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
@@ -108,9 +120,9 @@ OPEN = open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much f
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (event_factory.failed(), [("breaker", 60, 0)]),
-        (event_factory.released(), [("breaker", 60, 0)]),
-        (event_factory.failed(retry_after_seconds=20), [("retry", 60, 40), ("breaker", 40, 0)]),
+        (failed(), [("breaker", 60, 0)]),
+        (released(), [("breaker", 60, 0)]),
+        (failed(retry_after_seconds=20), [("retry", 60, 40), ("breaker", 40, 0)]),
     ],
 )
 def test_a_retry_that_a_breaker_holds_waits_for_the_breaker(event: Any, expected: Any) -> None:
@@ -122,20 +134,20 @@ def test_a_retry_that_a_breaker_holds_waits_for_the_breaker(event: Any, expected
     row, spans = ended.row, list[ReadableSpan]()
     if row.due_at != judged_at:  # due in between, and the breaker is open still
         put_off = JudgeContext(NOW - timedelta(seconds=40), Timings(), holding=holding)
-        batch = judge_all(row, [JudgedEvent(event_factory.overdue(2), 0.5)], put_off)
+        batch = judge_all(row, [JudgedEvent(overdue(2), 0.5)], put_off)
         spans += recorded(batch, put_off.now)
         ((_, decision),) = batch.decisions
         assert isinstance(decision, JobTransition)
         row = decision.row
     attempt = replace(ended.attempt, dispatched_at=judged_at, started_at=judged_at, finished_at=judged_at)
     timeline = job_timeline(row, [attempt], NOW)
-    spans += spans_of(row, event_factory.overdue(2))
+    spans += spans_of(row, overdue(2))
     assert waits(spans) == expected
     assert [one.cause.value for one in timeline][-len(expected) :] == [cause for cause, _, _ in expected]
 
 
 def test_the_wait_of_a_short_attempt_is_recorded_with_its_end_and_so_is_its_report() -> None:
-    event = event_factory.failed()
+    event = failed()
     late = event.model_copy(
         update={"data": event.data.model_copy(update={"finished_at": NOW - timedelta(seconds=1)})}
     )
@@ -143,15 +155,15 @@ def test_the_wait_of_a_short_attempt_is_recorded_with_its_end_and_so_is_its_repo
 
 
 def test_a_wait_that_nothing_followed_ends_with_the_job() -> None:
-    assert waits(spans_of(make(traceparent=OWN), event_factory.cancel())) == [("queue", 60, 0)]
+    assert waits(spans_of(make(traceparent=OWN), cancel())) == [("queue", 60, 0)]
 
 
 def test_a_verdict_that_buries_is_an_error() -> None:
-    buried = one(spans_of(running_row(traceparent=OWN, failures=2), event_factory.failed()), "judge")
+    buried = one(spans_of(running_row(traceparent=OWN, failures=2), failed()), "judge")
     assert not buried.status.is_ok
     assert (buried.attributes or {})["error.type"] == "Boom"
     assert (buried.attributes or {})["warrener.job.state"] == "dead"
-    retried = one(spans_of(running_row(traceparent=OWN), event_factory.failed()), "judge")
+    retried = one(spans_of(running_row(traceparent=OWN), failed()), "judge")
     assert "error.type" not in (retried.attributes or {})
 
 
@@ -163,11 +175,11 @@ def test_the_fast_path_records_the_same_waits(due: Any) -> None:
     job = SucceededJob(
         JOB, 1, None, NOW, "flights.load", row.policy, None, OWN, None, NOW, (), row.updated_at, row.due_at
     )
-    JobSpans(telemetry, clock).record_success(job, event_factory.succeeded(), NOW)
-    assert waits([*telemetry.spans()]) == waits(spans_of(row, event_factory.succeeded()))
+    JobSpans(telemetry, clock).record_success(job, succeeded(), NOW)
+    assert waits([*telemetry.spans()]) == waits(spans_of(row, succeeded()))
 
 
 def test_a_trace_that_is_not_recorded_gets_no_span() -> None:
-    assert spans_of(running_row(traceparent=UNSAMPLED), event_factory.lost()) == []
-    untraced = spans_of(running_row(), event_factory.lost())
+    assert spans_of(running_row(traceparent=UNSAMPLED), lost()) == []
+    untraced = spans_of(running_row(), lost())
     assert [span.name for span in untraced] == ["judge flights.load"]

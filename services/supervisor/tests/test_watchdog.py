@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import FRESH, JOB, NOW, heartbeat, make
-from services.supervisor.tests.harness import SupervisorHarness, opened
+from services.supervisor.tests.stage import FRESH, JOB, NOW, SupervisorHarness, heartbeat, make, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptCancel, AttemptStartTimedOut, JobDeadlinePassed
@@ -19,7 +18,7 @@ async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified
     timeout = (await harness.row()).policy.timeout.total_seconds()
     for number in range(int(timeout / 5) + 4):
         await harness.publish(heartbeat((JOB, 1), number=number), then=5)
-    published = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
+    published = harness.all_of(AttemptCancel)
     assert {event.data.attempt for event in published} == {1}
     assert len(published) > 1, "told again and again"
     row = await harness.row()
@@ -45,8 +44,8 @@ async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() 
     await harness.publish(dispatch_message(row, NOW), then=1)
     dispatched = len(harness.dispatched())
     await harness.clock.advance(400)
-    named = [event for event in harness.published(topology.STATUS) if isinstance(event, AttemptStartTimedOut)]
-    assert [(event.data.job_id, event.data.attempt) for event in named] == [(JOB, 1)]
+    named = [(event.data.job_id, event.data.attempt) for event in harness.all_of(AttemptStartTimedOut)]
+    assert named == [(JOB, 1)]
     assert len(harness.dispatched()) == dispatched, "it waits in its queue"
     assert (await harness.row()).attempt == 1
     await harness.close()
@@ -57,14 +56,9 @@ async def test_a_finding_is_repeated_after_ten_minutes_though_its_queue_is_never
     late = make(JobState.WAITING, deadline_at=NOW + timedelta(seconds=3), wake_at=FRESH)
     async with opened(late) as harness:
         harness.broker.mute(topology.STATUS_QUEUE.name)
-
-        def findings() -> int:
-            return sum(isinstance(event, JobDeadlinePassed) for event in harness.published(topology.STATUS))
-
-        await harness.clock.advance(590)
-        assert findings() == 1
-        await harness.clock.advance(60)
-        assert findings() == 2
+        for seconds, findings in ((590, 1), (60, 2)):
+            await harness.clock.advance(seconds)
+            assert len(harness.all_of(JobDeadlinePassed)) == findings
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["its queue is read", "lost with its queue"])
@@ -74,10 +68,7 @@ async def test_a_finding_that_nobody_reads_is_repeated_only_if_it_was_lost(*, is
     async with opened(late) as harness:
         harness.broker.mute(topology.STATUS_QUEUE.name)
         await harness.clock.advance(60)
-        found = [
-            event for event in harness.published(topology.STATUS) if isinstance(event, JobDeadlinePassed)
-        ]
-        assert [event.data.job_id for event in found] == [JOB]
+        assert [event.data.job_id for event in harness.all_of(JobDeadlinePassed)] == [JOB]
         if is_lost:
             harness.broker.purge(topology.STATUS_QUEUE.name)
         harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)

@@ -21,7 +21,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import LinkTo, Span, SpanFailure, SpanShape, Telemetry, TraceContext, names
+from warrener_runtime.telemetry import LinkTo, Span, SpanFailure, SpanShape, TraceContext, names
 from warrener_runtime.telemetry.waits import record_waits
 from warrener_scheduler.decisions.admission import (
     Accepted,
@@ -34,7 +34,7 @@ from warrener_scheduler.decisions.admission import (
     job_id_for,
 )
 from warrener_scheduler.decisions.ticks import PAUSED
-from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
+from warrener_scheduler.dispatch import DispatchGates
 from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.messages import (
     deduplicated_reply,
@@ -43,7 +43,7 @@ from warrener_scheduler.messages import (
     rejection,
     tree_cancel_message,
 )
-from warrener_scheduler.metrics import SchedulerMetrics
+from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.errors import StoreRefused
 from warrener_store.incidents.rows import SCHEDULE_PAUSED, RaisedIncident
 from warrener_store.jobs.rows import Inserted, JobRow
@@ -78,24 +78,16 @@ class RequestAcceptor:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        telemetry: Telemetry,
-        *,
-        breaker_cache: BreakerCache,
+        ports: SchedulerPorts,
+        gates: DispatchGates,
         job_types: JobTypeCache,
-        congestion: CongestedQueues,
+        *,
         rejected_ticks: "RejectedTicks",
         idempotency_window: timedelta | None,
     ) -> None:
-        self._metrics = SchedulerMetrics(telemetry.metrics)
-        self._store = store
-        self._clock = clock
-        self._telemetry = telemetry
-        self._breakers = breaker_cache
-        self._job_types = job_types
-        self._congestion = congestion
-        self._rejected_ticks = rejected_ticks
+        _, self._store, self._clock, self._telemetry, self._metrics = ports
+        self._breakers, self._congestion = gates
+        self._job_types, self._rejected_ticks = job_types, rejected_ticks
         self._idempotency_window = idempotency_window
 
     async def accept(self, requests: Sequence[JobRequest]) -> tuple[list[Message], list[JobRow]]:
@@ -247,23 +239,18 @@ class RejectedTicks:
 
     async def _pause(self, row: ScheduleRow, reason: str, nominal_at: datetime) -> None:
         now, why = self._clock.now(), f"the requests of its last {self._limit} ticks were {reason}"
-        # Raise before pausing: after a crash in between, the next rejection does both.
-        await self._store.escalations.raise_incidents(
-            [
-                RaisedIncident(
-                    kind=SCHEDULE_PAUSED,
-                    fingerprint=f"{SCHEDULE_PAUSED}:{row.name}",
-                    occurrence=f"{row.name}@{nominal_at.isoformat()}",
-                    subject=row.name,
-                    job_type=row.definition.job_type,
-                    sample={
-                        "text": f"schedule {row.name} is paused, because {why}; then resume it",
-                        "schedule": row.name,
-                    },
-                    raised_at=now,
-                )
-            ]
+        text = f"schedule {row.name} is paused, because {why}; then resume it"
+        raised = RaisedIncident(
+            kind=SCHEDULE_PAUSED,
+            fingerprint=f"{SCHEDULE_PAUSED}:{row.name}",
+            occurrence=f"{row.name}@{nominal_at.isoformat()}",
+            subject=row.name,
+            job_type=row.definition.job_type,
+            sample={"text": text, "schedule": row.name},
+            raised_at=now,
         )
+        # Raise before pausing: after a crash in between, the next rejection does both.
+        await self._store.escalations.raise_incidents([raised])
         await self._store.pause_schedules({row.name}, now, paused=True, why=why)
         _log.warning("A schedule was paused.", action="accept.schedule_paused", schedule=row.name, why=why)
 
@@ -361,24 +348,18 @@ def _outgoing_messages(
         case JobRow() as row:
             published = row.state is JobState.QUEUED and row.dispatched_at is not None
             return [dispatch_message(row, now)] if published else []
-        case Duplicate() as duplicate:
-            return _duplicate_messages(request, duplicate, finished, now)
         case Rejected() as rejected:
             return rejection(event, request.received, rejected.reason, rejected.detail, now)
-
-
-def _duplicate_messages(
-    request: JobRequest, duplicate: Duplicate, finished: Mapping[UUID, JobRow], now: datetime
-) -> list[Message]:
+        case Duplicate() as duplicate:
+            pass
     # The dispatch of a request that somebody repeats is in its queue, or missed by the supervisor.
     is_repeated = duplicate.dispatch and request.redelivered
     messages = [dispatch_message(duplicate.row, now)] if is_repeated else []
-    event = request.event
     address = event.data.reply_to
     if address and duplicate.instead_of is not None:
         messages.append(deduplicated_reply(event, duplicate.row, address, now))
-    if address and (row := finished.get(duplicate.row.job_id)) is not None:
-        messages.append(finished_reply(row, address))
+    if address and (ended := finished.get(duplicate.row.job_id)) is not None:
+        messages.append(finished_reply(ended, address))
     return messages
 
 

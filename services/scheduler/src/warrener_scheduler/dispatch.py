@@ -1,53 +1,51 @@
-"""Dispatch jobs that have waited for their time.
+"""Dispatch jobs that have waited for their time, past two gates: open circuit breakers and full queues.
 
 Attempt started → dispatch published → attempt marked as dispatched. A crash before the last step leaves a row
 whose `dispatched_at` is not set, and a supervisor publishes it under the same attempt number. So an agent's
 event about attempt 1 always finds attempt 1 in the store.
+
+The gates hold accepted jobs back too: a held job waits until its breaker wakes it; one whose queue is full
+stays queued, and supervisors publish it later. A queue that has refused a dispatch is not tried again for a
+while, so that neither it nor the other jobs of a batch suffer; each scheduler remembers for itself.
 """
 
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
 
+from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
+from warrener_runtime.health import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_runtime.telemetry import TraceContext
 from warrener_runtime.telemetry.waits import record_waits
-from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
+from warrener_scheduler.decisions.admission import Accepted, AdmissionDecision
 from warrener_scheduler.messages import dispatch_message
-from warrener_scheduler.metrics import SchedulerMetrics
-from warrener_scheduler.publishing import publish
-from warrener_store.breakers.gate import RECHECK_INTERVAL
+from warrener_scheduler.ports import SchedulerPorts
+from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.jobs.rows import CLAIM_TIMEOUT, JobRow, Save
 from warrener_store.jobs.timeline import current_waits
 from warrener_store.store import StateStore
 
 _log = get_logger("dispatch")
+_congestion_log = get_logger("congestion")
 
 _BATCH_SIZE = 500
+_FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
+_UNREADY_AFTER = timedelta(seconds=15)
+"""Time after which readiness names a queue that takes no messages, as the supervisor's readiness does."""
 
 
 class Dispatcher:
     """Claims waiting jobs whose time has come, and dispatches them."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
-        *,
-        breaker_cache: BreakerCache,
-        congestion: CongestedQueues,
-        telemetry: Telemetry,
-        metrics: SchedulerMetrics,
-    ) -> None:
-        self._telemetry, self._metrics = telemetry, metrics
-        self._bus = bus
-        self._store = store
-        self._clock = clock
-        self._breakers = breaker_cache
-        self._congestion = congestion
+    def __init__(self, ports: SchedulerPorts, gates: "DispatchGates") -> None:
+        self._ports = ports
+        _, self._store, self._clock, self._telemetry, self._metrics = ports
+        self._breakers, self._congestion = gates
 
     async def run_once(self) -> None:
         """Dispatch everything that is due."""
@@ -63,9 +61,13 @@ class Dispatcher:
         held = {row.job_id for row in due if self._breakers.is_held(row, now)}
         await self._save([_postpone(row, now) for row in due if row.job_id in held])
         applied = await self._save([_start_attempt(row, now) for row in due if row.job_id not in held])
-        self._record_waits(due, applied, now)
+        traced = {row.job_id for row in applied if row.traceparent is not None}
+        for row in due if traced else ():
+            if row.job_id in traced:  # what they have waited for until now
+                context = TraceContext(row.traceparent, row.tracestate)
+                record_waits(self._telemetry, row, current_waits(row, now), context)
         opened = [row for row in applied if not self._congestion.is_closed(row.queue, now)]
-        refused = await publish(self._bus, [dispatch_message(row, now) for row in opened], self._clock)
+        refused = await self._ports.publish([dispatch_message(row, now) for row in opened])
         unpublished = {job_id for job_id, _ in refused}
         confirmed = [
             _mark_dispatched(row, self._clock.now()) for row in opened if row.job_id not in unpublished
@@ -82,14 +84,6 @@ class Dispatcher:
         if applied:
             _log.info("Waiting jobs were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)
-
-    def _record_waits(self, due: list[JobRow], applied: list[JobRow], now: datetime) -> None:
-        """Record what these jobs have waited for until now."""
-        dispatched = {row.job_id for row in applied if row.traceparent is not None}
-        for row in due if dispatched else ():
-            if row.job_id in dispatched:
-                context = TraceContext(row.traceparent, row.tracestate)
-                record_waits(self._telemetry, row, current_waits(row, now), context)
 
     async def _save(self, rows: list[JobRow]) -> list[JobRow]:
         """Save rows; returns those that were applied. Others were changed in between, as by a cancel."""
@@ -129,3 +123,135 @@ def _mark_dispatched(row: JobRow, now: datetime) -> JobRow:
         dispatched_at=now,
         updated_at=now,
     )
+
+
+class BreakerCache:
+    """The breakers as last read. Agents give back the jobs that pass a breaker that has opened since."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._open_breakers = OpenBreakers()
+
+    async def refresh(self) -> None:
+        """Read the state of all breakers."""
+        self._open_breakers = OpenBreakers(await self._store.breakers())
+
+    @property
+    def paused_queues(self) -> list[str]:
+        """The queues that a person has paused."""
+        return self._open_breakers.paused_queues
+
+    def is_open(self, job_type: str, policy: JobPolicy, queue: str) -> bool:
+        """True if a breaker of this job type or queue is not closed."""
+        return self._open_breakers.find_blocking(job_type, policy, queue) is not None
+
+    def hold_if_open(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:
+        """Hold back the job of a decision, if it would be dispatched and a breaker is not closed."""
+        if not isinstance(decision, Accepted) or decision.row.state is not JobState.QUEUED:
+            return decision
+        row = decision.row
+        if not self.is_open(row.job_type, row.policy, row.queue):
+            return decision
+        return Accepted(
+            replace(
+                row,
+                state=JobState.WAITING,
+                attempt=0,
+                due_at=now,
+                wake_at=now + RECHECK_INTERVAL,
+                dispatched_at=None,
+            )
+        )
+
+    def is_held(self, row: JobRow, now: datetime) -> bool:
+        """True if a job that has waited must wait on, because its breaker has not chosen it as a probe."""
+        return self._open_breakers.holds(row, now) is not None
+
+
+@dataclass(slots=True)
+class _ClosedQueue:
+    since: datetime
+    until: datetime
+    pause: timedelta
+
+    def has_lapsed(self, now: datetime) -> bool:
+        """True if the queue could have been tried again for some time, and no refusal is known."""
+        return now >= self.until + self.pause
+
+
+class CongestedQueues:
+    """The queues that have refused dispatches recently."""
+
+    def __init__(self, store: StateStore, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._closed: dict[str, _ClosedQueue] = {}
+
+    def is_closed(self, queue: str, now: datetime) -> bool:
+        """True if `queue` is not tried now."""
+        found = self._closed.get(queue)
+        return found is not None and now < found.until
+
+    def hold_if_closed(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:
+        """Leave the job of a decision unpublished, if its queue is not tried now."""
+        if not self._closed or not isinstance(decision, Accepted):
+            return decision
+        row = decision.row
+        if row.state is not JobState.QUEUED or not self.is_closed(row.queue, now):
+            return decision
+        return Accepted(replace(row, dispatched_at=None))
+
+    async def check(self) -> None:
+        """Raise NotReady, naming the queues that have taken no messages for some time."""
+        now = self._clock.now()
+        named = sorted(
+            queue
+            for queue, closed in self._closed.items()
+            if now - closed.since >= _UNREADY_AFTER and not closed.has_lapsed(now)
+        )
+        if named:
+            raise NotReady(f"dispatch queues take no messages, full or without a quorum: {', '.join(named)}")
+
+    async def record_refusals(self, refused: Sequence[tuple[UUID, int]], rows: Collection[JobRow]) -> None:
+        """Note these attempts of `rows` as unpublished, and close their queues for a while.
+
+        A queue that was tried after such a while and took its dispatches is open.
+        """
+        if self._closed:
+            self._reopen({job_id for job_id, _ in refused}, rows)
+        if not refused:
+            return
+        if (vitals := current_health_registry.get()) is not None:
+            vitals.register("dispatch queues", self.check)
+        now = self._clock.now()
+        await self._store.mark_unpublished(refused, now)
+        jobs = {job_id for job_id, _ in refused}
+        for queue in sorted({row.queue for row in rows if row.job_id in jobs}):
+            self._close(queue, now)
+
+    def _reopen(self, refused: Set[UUID], rows: Collection[JobRow]) -> None:
+        full = {row.queue for row in rows if row.job_id in refused}
+        for row in rows:
+            closed, tried_at = self._closed.get(row.queue), row.dispatched_at
+            if closed is None or tried_at is None or row.state is not JobState.QUEUED:
+                continue
+            if tried_at >= closed.until and row.queue not in full:
+                del self._closed[row.queue]
+
+    def _close(self, queue: str, now: datetime) -> None:
+        known = self._closed.get(queue)
+        if known is None or known.has_lapsed(now):
+            since, pause = now, _FIRST_PAUSE
+        else:
+            since, pause = known.since, min(known.pause * 2, _MAX_PAUSE)
+        self._closed[queue] = _ClosedQueue(since, now + pause, pause)
+        _congestion_log.warning(
+            "A dispatch queue takes no messages: its jobs stay in the store and are published later.",
+            action="congestion.closed",
+            queue=queue,
+            pause=pause.total_seconds(),
+        )
+
+
+class DispatchGates(NamedTuple):
+    breakers: BreakerCache
+    congestion: CongestedQueues

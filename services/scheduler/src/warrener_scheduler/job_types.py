@@ -10,15 +10,14 @@ import jsonschema_rs
 
 from warrener_contracts.events import AgentAnnounced, JsonObject, Reason
 from warrener_contracts.topology import Topology, dispatch_queue
-from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.declaring import declare_pieces
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import CachedJobType
-from warrener_scheduler.dispatch_gates import BreakerCache
+from warrener_scheduler.dispatch import BreakerCache
 from warrener_scheduler.messages import requeue_command
-from warrener_scheduler.publishing import publish
-from warrener_scheduler.schedules.from_code import CodeSchedules
+from warrener_scheduler.ports import SchedulerPorts
+from warrener_scheduler.schedules.writer import CodeSchedules
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.parked.rows import ParkedAt, ParkedFilter
 from warrener_store.store import StateStore
@@ -36,20 +35,10 @@ _BEYOND_DELAY_GRACE = timedelta(seconds=15)
 class AnnouncementHandler:
     """Handles announcements of agents; a repeat changes nothing."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
-        *,
-        code_schedules: CodeSchedules,
-        breaker_cache: BreakerCache,
-    ) -> None:
-        self._breakers = breaker_cache
-        self._bus = bus
-        self._store = store
-        self._clock = clock
-        self._code_schedules = code_schedules
+    def __init__(self, ports: SchedulerPorts, code_schedules: CodeSchedules, breakers: BreakerCache) -> None:
+        self._ports = ports
+        self._bus, self._store, self._clock, _, _ = ports
+        self._code_schedules, self._breakers = code_schedules, breakers
 
     async def carry_out(self, events: Sequence[AgentAnnounced]) -> None:
         """Store the job types, declare the queues and adopt the schedules of these announcements; then let
@@ -67,7 +56,8 @@ class AnnouncementHandler:
             _log.error(
                 "Dispatch queues cannot be declared.", action="job_types.queues_refused", refused=refused
             )
-        await self._code_schedules.carry_out(events)
+        for event in events:
+            await self._code_schedules.adopt(event)
         await self._wake_jobs(
             {row.name for row in rows if not self._breakers.is_open(row.name, row.policy, row.queue)}
         )
@@ -98,7 +88,7 @@ class AnnouncementHandler:
         while names and (page := await self._store.parked_summaries(which, _PAGE, after)):
             after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
             command = requeue_command([message.parked_id for message in page], self._clock.now())
-            await publish(self._bus, [command], self._clock)
+            await self._ports.publish([command])
             _log.info(
                 "Parked requests of job types that were unknown are requeued.",
                 action="job_types.requeued",

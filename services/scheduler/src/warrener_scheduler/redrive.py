@@ -6,6 +6,7 @@ later the same request is published again, under the same id. So nothing is requ
 forgotten.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,10 +25,8 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.parking import park_event
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import SCHEDULER_COMMANDS
-from warrener_runtime.bus.port import Bus
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Telemetry, TraceContext, names
+from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, TraceContext, names
 from warrener_scheduler.decisions.dead_letters import (
     assess,
     build_request,
@@ -49,7 +48,7 @@ from warrener_scheduler.decisions.redrive import (
     remaining_capacity,
 )
 from warrener_scheduler.job_types import JobTypeCache
-from warrener_scheduler.publishing import publish
+from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.dead_letters.rows import (
     DeadLetter,
     DeadLetterFilter,
@@ -61,7 +60,6 @@ from warrener_store.dead_letters.rows import (
     RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
-from warrener_store.store import StateStore
 
 _log = get_logger("redrives")
 
@@ -75,17 +73,14 @@ _MAX_CHANGE_ATTEMPTS = 20
 class RedriveRunner:
     """Carries out redrives and drops of dead letters. Any number of schedulers may run one."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, telemetry: Telemetry) -> None:
-        self._bus = bus
-        self._telemetry = telemetry
-        self._store = store
-        self._dead_letters = store.dead_letter_store
-        self._clock = clock
-        self._job_types = JobTypeCache(store, clock)
+    def __init__(self, ports: SchedulerPorts) -> None:
+        self._ports = ports
+        _, self._store, self._clock, self._telemetry, _ = ports
+        self._dead_letters = ports.store.dead_letter_store
+        self._job_types = JobTypeCache(ports.store, ports.clock)
 
     async def begin(self, event: JobRedriveRequested | JobDropRequested, _: DecodedEvent) -> CommandResult:
-        """Store a redrive, which `run_once` carries out; refuse one without dead letters. A repeat changes
-        nothing."""
+        """Store a redrive for `run_once`; refuse one without dead letters. A repeat changes nothing."""
         row = new_redrive(event, self._clock.now())
         if not await self._dead_letters.redrives([row.redrive_id]):
             if refusal := await self._find_refusal(row, event.data.selection.job_ids):
@@ -109,8 +104,7 @@ class RedriveRunner:
         )
 
     async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
-        """Stop or resume a redrive, or refuse; park a command for an unknown one. Retried if a step was
-        faster."""
+        """Stop or resume a redrive, or refuse; park a command for an unknown one."""
         for _ in range(_MAX_CHANGE_ATTEMPTS):
             rows = await self._dead_letters.redrives([event.data.redrive_id])
             if not rows:
@@ -165,7 +159,7 @@ class RedriveRunner:
             if page:
                 judged = await self._assess(row, options, page, now)
                 if await self._save(row, plan_after_assessment(row, judged), [*moves, *judged], now, before):
-                    await publish(self._bus, requests, self._clock)
+                    await self._ports.publish(requests)
                 return
         plan = plan_next_step(row, options, counts, exhausted=not waiting, now=now)
         if len(successors) == PAGE_SIZE and not plan.request_count and plan.wait is not None:
@@ -174,7 +168,7 @@ class RedriveRunner:
             moves += [release(dead_letter) for dead_letter in waiting]
         chosen, more = await self._build_requests(row, options, waiting[: plan.request_count], now)
         if await self._save(row, plan, [*moves, *chosen], now, before):
-            await publish(self._bus, [*requests, *more], self._clock)
+            await self._ports.publish([*requests, *more])
 
     async def _republish_unaccepted(
         self,
@@ -205,21 +199,13 @@ class RedriveRunner:
         if not dead_letters:
             return [], []
         dead = await self._store.jobs_by_id([dead_letter.job_id for dead_letter in dead_letters])
-        moves = [
-            mark_requested(dead_letter, now) for dead_letter in dead_letters if dead_letter.job_id in dead
-        ]
-        requests = [
-            build_request(
-                move.dead_letter,
-                job := dead[move.dead_letter.job_id],
-                options,
-                row.redrive_id,
-                now,
-                trace=self._begin_trace(move.dead_letter, job, now),
-            )
-            for move in moves
-        ]
-        return moves, [build_message(request) for request in requests]
+        moves = [mark_requested(each, now) for each in dead_letters if each.job_id in dead]
+        messages: list[Message] = []
+        for each in (move.dead_letter for move in moves):
+            trace = self._begin_trace(each, dead[each.job_id], now)
+            request = build_request(each, dead[each.job_id], options, row.redrive_id, now, trace=trace)
+            messages.append(build_message(request))
+        return moves, messages
 
     def _begin_trace(self, dead_letter: DeadLetter, dead: JobRow, now: datetime) -> TraceContext:
         """Begin the trace of a redrive, with a link to that of the dead job; return its context."""
@@ -250,13 +236,10 @@ class RedriveRunner:
         options = JobRedriveRequestedData.model_validate(row.request)
         page = await self._load_page(row, limit=remaining_capacity(options, row.counts), after=row.after)
         judged = await self._assess(row, options, page, now)
-        counts = dict(row.counts)
-        for move in judged:
-            counts[move.dead_letter.state.value] = counts.get(move.dead_letter.state.value, 0) + 1
+        counts = Counter(row.counts)
+        counts.update(move.dead_letter.state.value for move in judged)
         rejected = [move.dead_letter for move in judged if move.dead_letter.state is DeadLetterState.REJECTED]
-        why = row.stop_reason or "".join(
-            f"{dead_letter.job_id}: {dead_letter.note}" for dead_letter in rejected[:1]
-        )
+        why = row.stop_reason or "".join(f"{each.job_id}: {each.note}" for each in rejected[:1])
         last = (page[-1].died_at, page[-1].job_id) if page and row.state is RedriveState.ROLLING else None
         plan = RedrivePlan(row.state, wait=timedelta(0)) if last else RedrivePlan(RedriveState.DONE)
         if row.state is RedriveState.STOPPED:
@@ -276,14 +259,12 @@ class RedriveRunner:
         dead = await self._store.jobs_by_id([dead_letter.job_id for dead_letter in dead_letters])
         types = {job.job_type for job in dead.values()}
         known = await self._job_types.get_many(types)
+        hashes = {job.request_hash for job in dead.values()}
+        since = min(dead_letter.died_at for dead_letter in dead_letters)
         found = (
             []
             if options.even_if_succeeded
-            else await self._dead_letters.succeeded_since(
-                {job.request_hash for job in dead.values()},
-                types,
-                min(dead_letter.died_at for dead_letter in dead_letters),
-            )
+            else await self._dead_letters.succeeded_since(hashes, types, since)
         )
         return [
             assess(
@@ -305,10 +286,10 @@ class RedriveRunner:
         stopped = row.state is RedriveState.STOPPED
         page = [] if stopped else await self._load_page(row, limit=PAGE_SIZE)
         moves = [drop(dead_letter, row.redrive_id, row.requested_by, row.reason) for dead_letter in page]
-        plan = RedrivePlan(RedriveState.DONE) if not page else RedrivePlan(row.state, wait=timedelta(0))
-        await self._save(
-            row, RedrivePlan(row.state) if stopped else plan, moves, now, await self._count_states(row)
-        )
+        plan = RedrivePlan(row.state if stopped else RedriveState.DONE)
+        if page:
+            plan = RedrivePlan(row.state, wait=timedelta(0))
+        await self._save(row, plan, moves, now, await self._count_states(row))
 
     # -- reading and saving -------------------------------------------------------------------------------
 
@@ -324,10 +305,8 @@ class RedriveRunner:
 
     async def _count_states(self, row: RedriveRow) -> Mapping[str, int]:
         which = DeadLetterFilter(states=(), redrive_id=row.redrive_id)
-        return {
-            state.value: count
-            for state, count in (await self._dead_letters.count_dead_letters(which)).items()
-        }
+        counts = await self._dead_letters.count_dead_letters(which)
+        return {state.value: count for state, count in counts.items()}
 
     async def _save(
         self,

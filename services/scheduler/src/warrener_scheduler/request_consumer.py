@@ -6,7 +6,7 @@ the batch is acknowledged.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -15,16 +15,14 @@ from warrener_contracts.events import AgentAnnounced, JobRequested
 from warrener_contracts.inbox import Inbox, ParkedEvent
 from warrener_contracts.messages import Message, batch_parked
 from warrener_contracts.topology import DEAD, MAX_BODY, MAX_EVENTS, REQUESTS_QUEUE
-from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.accept import JobRequest, RequestAcceptor, log_rejections
-from warrener_scheduler.dispatch_gates import CongestedQueues
+from warrener_scheduler.dispatch import CongestedQueues
 from warrener_scheduler.job_types import AnnouncementHandler, JobTypeCache
 from warrener_scheduler.messages import unusable_replies
-from warrener_scheduler.metrics import SchedulerMetrics
-from warrener_scheduler.publishing import publish
+from warrener_scheduler.ports import SchedulerPorts
 
 _log = get_logger("accept")
 
@@ -46,23 +44,16 @@ class RequestConsumer:
 
     def __init__(
         self,
-        bus: Bus,
-        clock: Clock,
+        ports: SchedulerPorts,
         acceptor: RequestAcceptor,
         announcements: AnnouncementHandler,
         *,
         job_types: JobTypeCache,
         congestion: CongestedQueues,
-        metrics: SchedulerMetrics,
         max_events: int = MAX_EVENTS,
     ) -> None:
-        self._metrics = metrics
-        self._bus = bus
-        self._clock = clock
-        self._acceptor = acceptor
-        self._announcements = announcements
-        self._job_types = job_types
-        self._congestion = congestion
+        self._ports, self._acceptor, self._announcements = ports, acceptor, announcements
+        self._job_types, self._congestion = job_types, congestion
         self._inbox = Inbox(
             REQUESTS_QUEUE.name, {JobRequested, AgentAnnounced}, limit=MAX_BODY, max_events=max_events
         )
@@ -88,14 +79,17 @@ class RequestConsumer:
             await self._announcements.carry_out(batch.announcements)
             self._job_types.invalidate()
         parked: list[Message] = []
-        for part in _parts(batch.requests, _HEAVY_PART if len(deliveries) == 1 else None):
+        # Parts of a heavy message, or all at once.
+        size = _HEAVY_PART if len(deliveries) == 1 else max(len(batch.requests), 1)
+        for begin in range(0, len(batch.requests), size):
+            part = batch.requests[begin : begin + size]
             messages, rows = await self._acceptor.accept(part)
             parked += (message for message in messages if message.exchange == DEAD)
             messages = [message for message in messages if message.exchange != DEAD]
-            refused = await publish(self._bus, messages, self._clock)
+            refused = await self._ports.publish(messages)
             await self._congestion.record_refusals(refused, rows)
         if parked:
-            await publish(self._bus, batch_parked(parked), self._clock)
+            await self._ports.publish(batch_parked(parked))
         if batch.unusable:
             await self._reject(batch.unusable)
         await subscription.ack(deliveries)
@@ -103,19 +97,13 @@ class RequestConsumer:
 
     async def _reject(self, unusable: Sequence[ParkedEvent]) -> None:
         """Answer and park unusable events: after the others, which do not wait for them."""
-        self._metrics.record_unreadable(len(unusable))
+        self._ports.metrics.record_unreadable(len(unusable))
         log_rejections(Counter(one.failure.reason for one in unusable), unusable[0].failure.detail)
         for begin in range(0, len(unusable), _PARK_CHUNK):
-            part, now = unusable[begin : begin + _PARK_CHUNK], self._clock.now()
+            part, now = unusable[begin : begin + _PARK_CHUNK], self._ports.clock.now()
             messages = [reply for one in part for reply in unusable_replies(one.failure, now)]
             messages += [one.message for one in part]
-            await publish(self._bus, batch_parked(messages), self._clock)
-
-
-def _parts(requests: Sequence[JobRequest], size: int | None) -> Iterator[Sequence[JobRequest]]:
-    """Split requests; without a size they are one part."""
-    for begin in range(0, len(requests), size or len(requests) or 1):
-        yield requests[begin : begin + (size or len(requests))]
+            await self._ports.publish(batch_parked(messages))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 The store holds the text of a request until the broker has confirmed it. Requests and events are written
 without validation: their contents were validated when the schedule was put, or are our own.
-`tests/test_tick_messages.py` compares the bytes with those of the event classes.
+`tests/test_messages.py` compares the bytes with those of the event classes.
 """
 
 import re

@@ -31,19 +31,17 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import STORE_DURATION
 from warrener_scheduler.accept import RejectedTicks, RequestAcceptor
-from warrener_scheduler.dispatch import Dispatcher
-from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
+from warrener_scheduler.dispatch import BreakerCache, CongestedQueues, Dispatcher, DispatchGates
 from warrener_scheduler.job_types import REFRESH_INTERVAL, AnnouncementHandler, JobTypeCache
 from warrener_scheduler.messages import SOURCE, unusable_replies
 from warrener_scheduler.metrics import SchedulerMetrics
-from warrener_scheduler.publishing import publish
+from warrener_scheduler.ports import SchedulerPorts
 from warrener_scheduler.redrive import RedriveRunner
 from warrener_scheduler.request_consumer import RequestConsumer, is_heavy
 from warrener_scheduler.retention.pruner import build_pruner
 from warrener_scheduler.schedules.commands import ScheduleCommandHandler
-from warrener_scheduler.schedules.from_code import CodeSchedules
 from warrener_scheduler.schedules.ticker import Ticker, TickerLoop
-from warrener_scheduler.schedules.writer import ScheduleWriter
+from warrener_scheduler.schedules.writer import CodeSchedules, ScheduleWriter
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_scheduler.triggers.consumer import TriggerConsumer
@@ -71,50 +69,32 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     bus: Bus, store: Store, clock: Clock, entropy: Entropy, telemetry: Telemetry, settings: SchedulerSettings
 ) -> Component:
     """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once."""
-    breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock, telemetry)
     metrics = SchedulerMetrics(telemetry.metrics)
-    ticker, job_types = Ticker(bus, store, clock, telemetry, metrics), JobTypeCache(store, clock)
-    bindings, congestion = TriggerBindings(bus, store), CongestedQueues(store, clock)
+    ports = SchedulerPorts(bus, store, clock, telemetry, metrics)
+    redrives, ticker, job_types = RedriveRunner(ports), Ticker(ports), JobTypeCache(store, clock)
+    gates = DispatchGates(BreakerCache(store), CongestedQueues(store, clock))
+    bindings = TriggerBindings(bus, store)
     writer = ScheduleWriter(store, clock, bindings)
+    code_schedules = CodeSchedules(store, clock, ticker.wake, writer)
     acceptor = RequestAcceptor(
-        store,
-        clock,
-        telemetry,
-        breaker_cache=breaker_cache,
-        job_types=job_types,
-        congestion=congestion,
+        ports,
+        gates,
+        job_types,
         rejected_ticks=RejectedTicks(store, clock, settings.scheduler_rejection_limit or None),
         idempotency_window=settings.scheduler_idempotency_window,
     )
     request_consumer = RequestConsumer(
-        bus,
-        clock,
+        ports,
         acceptor,
-        AnnouncementHandler(
-            bus,
-            store,
-            clock,
-            code_schedules=CodeSchedules(store, clock, ticker.wake, writer),
-            breaker_cache=breaker_cache,
-        ),
+        AnnouncementHandler(ports, code_schedules, gates.breakers),
         job_types=job_types,
-        congestion=congestion,
-        metrics=metrics,
+        congestion=gates.congestion,
         max_events=settings.batch_limit,
     )
     schedule_commands = ScheduleCommandHandler(
         store, clock, ticker.wake, bindings=bindings, writer=writer, find_types=job_types.get_many
     )
-    trigger_consumer = TriggerConsumer(bus, store, clock, ticker.wake, max_events=settings.batch_limit)
-    dispatcher = Dispatcher(
-        bus,
-        store,
-        clock,
-        breaker_cache=breaker_cache,
-        congestion=congestion,
-        telemetry=telemetry,
-        metrics=metrics,
-    )
+    trigger_consumer = TriggerConsumer(ports, ticker.wake, max_events=settings.batch_limit)
     pruner = build_pruner(store, clock, settings, holder=entropy.new_id_text())
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now, metrics.record_parked)
@@ -140,23 +120,23 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle, is_heavy),
         consume_commands(
             SCHEDULER_COMMANDS.name,
-            scheduler_inbox(bus, clock, schedule_commands, redrive_runner, settings.batch_limit).receive,
+            scheduler_inbox(ports, schedule_commands, redrives, settings.batch_limit).receive,
             bus,
             tries=tries,
             clock=clock,
             probe=store.ping,
             metrics=telemetry.metrics,
         ),
-        Loop("breakers", breaker_cache.refresh, every=_BREAKER_REFRESH_INTERVAL, clock=clock),
+        Loop("breakers", gates.breakers.refresh, every=_BREAKER_REFRESH_INTERVAL, clock=clock),
         Loop("job types", job_types.refresh, every=REFRESH_INTERVAL, clock=clock),
         Loop(
             "dispatch",
-            dispatcher.run_once,
+            Dispatcher(ports, gates).run_once,
             every=settings.scheduler_dispatch_interval,
             clock=clock,
             judges_time=True,
         ),
-        Loop("redrives", redrive_runner.run_once, every=_REDRIVE_INTERVAL, clock=clock),
+        Loop("redrives", redrives.run_once, every=_REDRIVE_INTERVAL, clock=clock),
         TickerLoop(ticker, clock),
         *(
             [Loop("prune", pruner.run_once, every=interval.total_seconds(), clock=clock, judges_time=True)]
@@ -192,7 +172,7 @@ async def _raise_refused(store: StateStore, clock: Clock) -> None:
 
 
 def scheduler_inbox(
-    bus: Bus, clock: Clock, schedules: ScheduleCommandHandler, redrives: RedriveRunner, max_events: int
+    ports: SchedulerPorts, schedules: ScheduleCommandHandler, redrives: RedriveRunner, max_events: int
 ) -> CommandInbox:
     """Assemble the functions of the commands that the scheduler receives."""
 
@@ -203,7 +183,7 @@ def scheduler_inbox(
             reason=found.reason,
             detail=found.detail,
         )
-        return unusable_replies(found, clock.now())
+        return unusable_replies(found, ports.clock.now())
 
     return CommandInbox(
         SCHEDULER_COMMANDS.name,
@@ -218,8 +198,8 @@ def scheduler_inbox(
             Command(JobDropRequested, one_by_one(redrives.begin)),
             Command(RedriveChangeRequested, one_by_one(redrives.change)),
         ],
-        replies=CommandReplies(SOURCE, clock.now),
+        replies=CommandReplies(SOURCE, ports.clock.now),
         on_unusable=reject,
-        publish=lambda messages: publish(bus, messages, clock),
+        publish=ports.publish,
         max_events=max_events,
     )

@@ -8,7 +8,6 @@ import pytest
 from services.scheduler.tests.stage import SECOND, Stage, at, job_ids, named, put, send, statuses, tick_rows
 from services.scheduler.tests.test_template_variables import paths
 
-from warrener_contracts import topology
 from warrener_contracts.events import (
     MAX_BACKFILL_TICKS,
     JobRejected,
@@ -18,6 +17,7 @@ from warrener_contracts.events import (
     SchedulePutData,
     ScheduleResumeRequested,
     ScheduleTicked,
+    TickStatus,
 )
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule, OnceRule, Rule
@@ -49,13 +49,15 @@ class TestBackfill:
         assert [tick.nominal_at for tick in ticks[:3]] == past
         assert all(is_backfilled(tick) and tick.request is None for tick in ticks[:3])
         assert ticks[0].reason == "backfilled: mended"
+        published = [(one.data.status, one.data.reason) for one in stage.all_of(ScheduleTicked)]
+        assert published.count((TickStatus.CAUGHT_UP, "backfilled: mended")) == 3
 
     async def test_each_names_the_tick_before_it_also_before_the_schedule_was_put(self, stage: Stage) -> None:
         now = stage.clock.now()
-        event = put(rule=HOURLY)
+        hourly = put(rule=HOURLY)
         path = {"path": "{{ tick.previous_at | %H }} to {{ tick.nominal_at | %H }}"}
-        event = event.model_copy(update={"data": event.data.model_copy(update={"arguments": path})})
-        await send(stage, event, backfill(now - 3 * HOUR, now - HOUR), then=2)
+        hourly = hourly.model_copy(update={"data": hourly.data.model_copy(update={"arguments": path})})
+        await send(stage, hourly, backfill(now - 3 * HOUR, now - HOUR), then=2)
         assert (await paths(stage))[:3] == ["20 to 21", "21 to 22", "22 to 23"]
 
     async def test_ticks_with_a_job_are_passed_over_and_skipped_ones_are_requested(
@@ -73,11 +75,11 @@ class TestBackfill:
 
     async def test_a_repeated_backfill_requests_nothing_twice(self, stage: Stage) -> None:
         now = stage.clock.now()
-        event = backfill(now - 5 * HOUR, now - HOUR)
-        await send(stage, put(rule=HOURLY), event, then=2)
+        again = backfill(now - 5 * HOUR, now - HOUR)
+        await send(stage, put(rule=HOURLY), again, then=2)
         jobs = job_ids(stage)
         assert len(jobs) == len(set(jobs)) == 6
-        await send(stage, event, backfill(now - 9 * HOUR, now - HOUR), then=2)
+        await send(stage, again, backfill(now - 9 * HOUR, now - HOUR), then=2)
         assert len(job_ids(stage)) == len(set(job_ids(stage))) == 10
 
     async def test_it_goes_on_portion_by_portion_to_the_end(self, stage: Stage) -> None:
@@ -92,14 +94,6 @@ class TestBackfill:
         assert len(job_ids(stage)) == 1 + 3
         await stage.clock.advance(10)
         assert len(job_ids(stage)) == 1 + 10
-
-    async def test_ticks_are_published_as_caught_up(self, stage: Stage) -> None:
-        now = stage.clock.now()
-        await send(stage, put(rule=HOURLY), backfill(now - HOUR, now - HOUR), then=1)
-        published = [
-            event.data for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)
-        ]
-        assert ("caught_up", "backfilled: mended") in [(one.status, one.reason) for one in published]
 
     async def test_what_is_yet_to_come_is_left_to_the_clock(self, stage: Stage) -> None:
         now = stage.clock.now()
@@ -128,11 +122,9 @@ class TestRefusals:
         self, stage: Stage, *, name: str, rule: Rule, hours: int, more: dict[str, Any], expected: str
     ) -> None:
         now = stage.clock.now()
-        event = backfill(now - hours * HOUR, now, name, reply_to="history", **more)
-        await send(stage, put(rule=rule), event, then=0.5)
-        (answer,) = stage.answers("history")
-        assert isinstance(answer, JobRejected)
-        assert expected in answer.data.detail
+        again = backfill(now - hours * HOUR, now, name, reply_to="history", **more)
+        await send(stage, put(rule=rule), again, then=0.5)
+        assert expected in stage.answer("history", JobRejected).data.detail
 
     def test_a_span_that_ends_before_it_begins_is_no_request(self) -> None:
         now = datetime.fromisoformat("2026-01-01T00:00:00Z")
@@ -141,12 +133,16 @@ class TestRefusals:
 
 
 class TestPortions:
-    def test_a_portion_begun_again_after_a_crash_keeps_the_turns_of_the_rest(self) -> None:
+    def planned(self, hours: int) -> tuple[ScheduleRow, ScheduleBackfillRequestedData, list[datetime]]:
+        """A schedule, the request for so many hours of it, and their times."""
         now = at(1)
         spec = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
         row = ScheduleRow(definition=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
-        data = backfill(now - (BATCH_SIZE + 10) * HOUR, now - HOUR).data
-        times = batch_times(row, data, now)
+        data = backfill(now - hours * HOUR, now - HOUR).data
+        return row, data, batch_times(row, data, now)
+
+    def test_a_portion_begun_again_after_a_crash_keeps_the_turns_of_the_rest(self) -> None:
+        now, (row, data, times) = at(1), self.planned(BATCH_SIZE + 10)
         first = plan_batch(row, data, times, {}, now)
         again = plan_batch(row, data, times, {tick.nominal_at: tick for tick in first.ticks}, now)
         assert (again.ticks, again.passed_over, again.rest) == ((), BATCH_SIZE, first.rest)
@@ -156,11 +152,7 @@ class TestPortions:
         assert turns == [now + n * timedelta(seconds=0.1) for n in range(BATCH_SIZE)]
 
     def test_what_is_published_does_not_hold_back_the_rest(self) -> None:
-        now = at(1)
-        spec = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
-        row = ScheduleRow(definition=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
-        data = backfill(now - 3 * HOUR, now - HOUR).data
-        times = batch_times(row, data, now)
+        now, (row, data, times) = at(1), self.planned(3)
         first = plan_batch(row, data, times, {}, now)
         done = {tick.nominal_at: replace(tick, wake_at=None, request=None) for tick in first.ticks[:1]}
         assert [tick.nominal_at for tick in plan_batch(row, data, times, done, now).ticks] == times[1:]

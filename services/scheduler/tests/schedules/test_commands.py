@@ -1,4 +1,4 @@
-"""Commands about schedules: a repeat changes nothing, and an error of ours at one schedule stops no other."""
+"""Commands about schedules: a repeat changes nothing, each is answered, an error at one stops no other."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,18 +9,26 @@ from services.scheduler.tests.stage import Stage, at, job_ids, named, put, reque
 from warrener_calendar.ticks import check
 from warrener_contracts import topology
 from warrener_contracts.events import (
+    CommandHandled,
     Event,
+    JobCancelRequested,
+    JobCancelRequestedData,
     JobRejected,
+    Reason,
     ScheduleCommandData,
     SchedulePauseRequested,
+    SchedulePut,
     SchedulePutData,
     ScheduleRemoveRequested,
     ScheduleResumeRequested,
     ScheduleTriggerRequested,
     TickStatus,
 )
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
 from warrener_scheduler.schedules import commands, writer
+from warrener_store.incidents.rows import IncidentFilter
 from warrener_store.schedules.rows import WatchRow
 
 
@@ -77,8 +85,7 @@ class TestCommands:
         self, stage: Stage, command: Event[Any], detail: str
     ) -> None:
         await send(stage, command, then=1)
-        published = [event for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
-        assert detail in published[0].data.detail
+        assert detail in stage.all_of(JobRejected)[0].data.detail
         assert [reason for reason, _ in stage.parked()] == ["bad_fields"]
         assert await stage.store.schedules() == {}
 
@@ -144,3 +151,149 @@ async def test_2_a_pause_has_its_reason_in_the_ledger_and_its_end_resets_the_fai
     assert (await tick_rows(stage))[-1].reason == ""
     (row,) = await expected(stage)
     assert row.since >= at(1.5)
+
+
+COMMANDS = (
+    SchedulePauseRequested,
+    ScheduleResumeRequested,
+    ScheduleTriggerRequested,
+    ScheduleRemoveRequested,
+)
+RARELY = IntervalRule(every=timedelta(hours=1))
+
+
+def changed(event: Event[Any], **fields: Any) -> Event[Any]:
+    return event.model_copy(update={"data": event.data.model_copy(update=fields)})
+
+
+def replies(stage: Stage) -> list[CommandHandled]:
+    return [event for event in stage.answers("desk") if isinstance(event, CommandHandled)]
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+async def test_a_command_that_is_carried_out_is_answered(stage: Stage, kind: Any) -> None:
+    await send(stage, put(rule=RARELY), then=1)
+    await send(stage, changed(named(kind), reply_to="desk"), then=1)
+    stored, handled = replies(stage)
+    assert (stored.data.command, stored.data.accepted) == ("schedule.put.v1", True)
+    assert (handled.data.command_id, handled.data.command_source) == ("1", "test")
+    assert (handled.data.accepted, handled.data.detail) == (True, "")
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+async def test_an_unknown_name_is_refused_with_one_line(stage: Stage, kind: Any) -> None:
+    await send(stage, changed(named(kind, "nigthly"), reply_to="desk"), then=1)
+    [answer] = stage.answers("desk")
+    assert isinstance(answer, CommandHandled | JobRejected)
+    assert answer.data.detail == "expected the name of a schedule, got 'nigthly': put it first"
+    if isinstance(answer, CommandHandled):
+        assert not answer.data.accepted
+        assert stage.parked() == []
+
+
+async def test_nobody_is_answered_who_gave_no_address(stage: Stage) -> None:
+    await send(stage, changed(put(rule=RARELY), reply_to=None), named(SchedulePauseRequested), then=1)
+    assert replies(stage) == []
+    assert (await stage.store.schedules())["tick"].paused
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"job_type": "no.such"}, "expected a job type that an agent has announced, got 'no.such'"),
+        ({"arguments": {}}, "arguments: expected 'path', got none"),
+        ({"arguments": {"path": 7}}, "arguments.path: expected string, got 7"),
+    ],
+)
+async def test_a_checked_put_whose_requests_would_be_rejected_is_refused(
+    stage: Stage, fields: dict[str, Any], detail: str
+) -> None:
+    await send(stage, changed(put(rule=RARELY), **fields), then=1)
+    assert set(await stage.store.schedules()) == {"tick"}, "unchecked, as of a file that is put before agents"
+    await send(stage, named(ScheduleRemoveRequested), then=1)
+    await send(stage, changed(put(rule=RARELY), checked=True, **fields), then=1)
+    assert await stage.store.schedules() == {}
+    [refused] = [event for event in stage.answers("desk") if isinstance(event, JobRejected)]
+    assert detail in refused.data.detail
+
+
+async def test_the_arguments_are_checked_as_a_tick_fills_them_and_the_check_is_not_stored(
+    stage: Stage,
+) -> None:
+    wanted = changed(put(rule=RARELY), checked=True, arguments={"path": "{{ tick.run }}.csv"})
+    await send(stage, wanted, then=1)
+    definition = (await stage.store.schedules())["tick"].definition
+    assert (definition.checked, definition.reply_to) == (False, None)
+    assert definition.arguments == {"path": "{{ tick.run }}.csv"}
+
+
+async def test_a_rejected_tick_has_the_reason_and_ten_in_a_row_pause_the_schedule(stage: Stage) -> None:
+    every_second = changed(put(), job_type="no.such")
+    assert isinstance(every_second, SchedulePut)
+    await send(stage, every_second, then=5)
+    rejected = await tick_rows(stage)
+    assert all(tick.reason.startswith("rejected: expected a job type") for tick in rejected[:-1])
+    assert not (await stage.store.schedules())["tick"].paused
+    await stage.clock.advance(15)
+    row = (await stage.store.schedules())["tick"]
+    because = "expected a job type that an agent has announced, got 'no.such': start an agent for it"
+    assert row.paused
+    assert row.pause_reason == f"the requests of its last 10 ticks were rejected: {because}"
+    [incident] = await stage.store.escalations.incidents(IncidentFilter())
+    assert (incident.kind, incident.subject) == ("schedule.paused", "tick")
+    assert f"ticks were rejected: {because}; then resume it" in str(incident.sample["text"])
+    assert (await statuses(stage)).count("fired") in {10, 11}
+    await send(stage, named(ScheduleResumeRequested), then=4)
+    assert not (await stage.store.schedules())["tick"].paused, "the count begins again"
+
+
+async def test_an_accepted_request_begins_the_count_again(stage: Stage) -> None:
+    await send(stage, put(), then=8)
+    await send(stage, changed(put(), arguments={}), then=8)
+    await send(stage, request(1), changed(put(), arguments={"path": "b.csv"}), then=5)
+    await send(stage, changed(put(), arguments={}), then=8)
+    assert not (await stage.store.schedules())["tick"].paused
+
+
+def in_one(*messages: Message) -> Message:
+    body = b"[" + b",".join(message.body for message in messages) + b"]"
+    return messages[0]._replace(body=body, content_type=BATCH_TYPE, message_id="batch")
+
+
+def broken(reply_to: str) -> Message:
+    """A command without a schedule."""
+    body = (
+        b'{"specversion":"1.0","id":"1","source":"test","type":"schedule.put.v1","data":{"reply_to":"'
+        + reply_to.encode()
+        + b'"}}'
+    )
+    return build_message(put())._replace(body=body, message_id="broken")
+
+
+async def test_commands_wait_behind_no_request(stage: Stage) -> None:
+    stage.broker.mute(topology.REQUESTS_QUEUE.name)
+    await stage.send(build_message(put()))
+    assert await stage.store.schedules()
+
+
+async def test_an_unreadable_command_is_answered_and_parked(stage: Stage) -> None:
+    await stage.send(broken("me"))
+    stage.answer("me", JobRejected)
+    [parked] = stage.received[topology.DEAD]
+    assert parked.routing_key == f"parked.{topology.SCHEDULER_COMMANDS.name}"
+
+
+async def test_each_command_of_a_batch_is_judged_by_itself(stage: Stage) -> None:
+    remove = build_message(named(ScheduleRemoveRequested))
+    await stage.send(in_one(broken("me"), build_message(put()), remove))
+    assert stage.answers("me")
+    assert await stage.store.schedules(), "put, and not removed under the routing key of another command"
+    assert sorted(reason for reason, _ in stage.parked()) == [Reason.BAD_FIELDS, Reason.ROUTING_KEY_MISMATCH]
+
+
+async def test_a_command_of_the_supervisor_is_parked(stage: Stage) -> None:
+    data = JobCancelRequestedData(job_id=job_id_of("test", "1"))
+    cancel = build_message(JobCancelRequested(id="1", source="test", data=data))
+    await stage.send(cancel._replace(routing_key="schedule.put"))
+    await stage.send(cancel._replace(exchange="", routing_key=topology.SCHEDULER_COMMANDS.name))
+    assert {reason for reason, _ in stage.parked()} == {Reason.ROUTING_KEY_MISMATCH, Reason.WRONG_QUEUE}

@@ -7,15 +7,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from services.scheduler.tests.stage import SECOND, Stage, job_ids, statuses, tick_rows
+from pydantic import ValidationError
+from services.scheduler.tests.stage import SECOND, Stage, job_ids, named, statuses, tick_rows
 
-from warrener_contracts import topology
 from warrener_contracts.events import (
     Event,
     JobFinished,
     JobFinishedData,
     JobRejected,
-    ScheduleCommandData,
     SchedulePauseRequested,
     SchedulePut,
     SchedulePutData,
@@ -36,6 +35,7 @@ from warrener_contracts.triggers import (
 )
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.virtual_clock import SeededEntropy
+from warrener_scheduler.decisions.triggers import passes
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.jobs.rows import Save
@@ -107,7 +107,7 @@ def jobs(stage: Stage) -> list[Mapping[str, Any]]:
 
 
 def refusals(stage: Stage) -> list[str]:
-    return [event.data.detail for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
+    return [event.data.detail for event in stage.all_of(JobRejected)]
 
 
 class TestEvents:
@@ -122,10 +122,8 @@ class TestEvents:
         assert alone.links == ()
 
     async def test_the_job_gets_the_event_where_it_is_wanted(self, airport: Stage) -> None:
-        text = PLAIN
-        await send(
-            airport, put("plain", text), put("named", text.model_copy(update={"event_argument": "rows"}))
-        )
+        named = PLAIN.model_copy(update={"event_argument": "rows"})
+        await send(airport, put("plain", PLAIN), put("named", named))
         await airport.send(message(data={"flight": 7}))
         assert [job["path"] for job in jobs(airport)] == ["a.csv"]
         (tick,) = await tick_rows(airport, "named")
@@ -137,9 +135,7 @@ class TestEvents:
         self, airport: Stage
     ) -> None:
         where = (Condition(path="data.rows.1.n", check=ConditionOperator.AT_LEAST, value=2),)
-        await send(
-            airport, put("landing", LANDED.model_copy(update={"where": where, "event_argument": None}))
-        )
+        await send(airport, put("landing", PLAIN.model_copy(update={"where": where})))
         good = b'{"rows": [0, {"n": 2}]}'
         await airport.send(
             raw_message(good, message_id="m1"), raw_message(good, message_id="m1"), raw_message(good)
@@ -165,28 +161,22 @@ class TestEvents:
         assert await statuses(airport, "landing") == ["fired"] * 20
         assert len(set(job_ids(airport))) == 20
 
-    async def test_what_is_too_large_for_a_request_is_parked(self, airport: Stage) -> None:
-        await send(airport, put("landing", LANDED))
-        await airport.send(message(1, data="x" * 600_000))
-        assert [reason for reason, _ in airport.parked()] == ["too_large"]
-
     async def test_what_no_request_could_hold_is_parked_and_requests_nothing(self, airport: Stage) -> None:
         await send(airport, put("landing", LANDED))
-        await airport.send(message(1, data={"pilot": "\x00"}))
-        assert [reason for reason, _ in airport.parked()] == ["bad_fields"]
+        await airport.send(message(1, data="x" * 600_000), message(2, data={"pilot": "\x00"}))
+        assert [reason for reason, _ in airport.parked()] == ["too_large", "bad_fields"]
         assert await statuses(airport, "landing") == []
 
     async def test_the_choices_of_the_owner_hold(self, airport: Stage) -> None:
-        rule = PLAIN
         later = airport.clock.now() + timedelta(hours=1)
         await send(
             airport,
-            put("twice", rule, max_runs=2),
-            put("single", rule, overlap="skip"),
-            put("queue", rule, overlap="queue_all"),
-            put("not.yet", rule, start=later),
-            put("paused", rule),
-            SchedulePauseRequested(id="p", source="test", data=ScheduleCommandData(name="paused")),
+            put("twice", PLAIN, max_runs=2),
+            put("single", PLAIN, overlap="skip"),
+            put("queue", PLAIN, overlap="queue_all"),
+            put("not.yet", PLAIN, start=later),
+            put("paused", PLAIN),
+            named(SchedulePauseRequested, "paused", "p"),
         )
         await airport.send(*(message(number) for number in range(3)), then=0.5)
         assert await statuses(airport, "twice") == ["fired", "fired"]
@@ -196,22 +186,16 @@ class TestEvents:
         assert await statuses(airport, "paused") == ["skipped"] * 3
 
     async def test_one_that_waited_for_the_end_of_a_job_still_has_its_event(self, airport: Stage) -> None:
-        rule = LANDED.model_copy(update={"event_argument": "path"})
-        schema = put("queue", rule, job_type="any.thing", overlap="queue_all")
-        await send(airport, schema)
+        await send(airport, put("queue", LANDED, job_type="any.thing", overlap="queue_all"))
         await airport.send(message(1, data="first"), message(2, data="second"), then=0.5)
         (one, two) = await tick_rows(airport, "queue")
         assert [one.status, two.status] == ["fired", "waiting"]
-        await airport.clock.advance(
-            62
-        )  # nobody knows any.thing: the job was rejected, and is no longer waited for
-        published = [event for event in airport.published(topology.EVENTS) if isinstance(event, JobRejected)]
+        await airport.clock.advance(62)  # nobody knows any.thing: its job was rejected, and is not waited for
+        published = airport.all_of(JobRejected)
         assert len(published) == 2
         assert (await tick_rows(airport, "queue"))[1].job_id == published[1].data.job_id
-        assert [json.loads(body)["data"]["arguments"]["path"]["data"] for _, body in airport.parked()] == [
-            "first",
-            "second",
-        ]
+        requests = [json.loads(body)["data"]["arguments"] for _, body in airport.parked()]
+        assert [arguments["path"]["data"] for arguments in requests] == ["first", "second"]
         assert await airport.store.triggers.arrivals_of("queue") == []
 
 
@@ -263,7 +247,7 @@ class TestAfter:
         first = put("first", CronRule(expression="0 0 1 1 *"))
         second = put("second", AfterRule(upstreams=(Upstream(schedule="first"),)), job_type="flights.load")
         await send(stage, second)  # the other is not there yet
-        trigger = ScheduleTriggerRequested(id="now", source="test", data=ScheduleCommandData(name="first"))
+        trigger = named(ScheduleTriggerRequested, "first", "now")
         await send(stage, first, trigger, then=2)
         (job,) = job_ids(stage)
         now = stage.clock.now()
@@ -312,9 +296,7 @@ class TestBindings:
         assert await airport.store.triggers.add_bindings([]) == set()
 
     async def remove(self, stage: Stage, name: str) -> None:
-        await send(
-            stage, ScheduleRemoveRequested(id=f"r-{name}", source="test", data=ScheduleCommandData(name=name))
-        )
+        await send(stage, named(ScheduleRemoveRequested, name, f"r-{name}"))
 
     async def routed(self, stage: Stage, key: str) -> bool:
         [result] = await stage.bus.publish([message(key=key)._replace(mandatory=True)])
@@ -374,11 +356,7 @@ class TestLoops:
 
     async def test_events_of_its_own_ticks_and_jobs_start_nothing(self, stage: Stage) -> None:
         await send(stage, put("all", EventRule(key="#")), then=1)
-        await send(
-            stage,
-            ScheduleTriggerRequested(id="t", source="test", data=ScheduleCommandData(name="all")),
-            then=1,
-        )
+        await send(stage, named(ScheduleTriggerRequested, "all", "t"), then=1)
         (job,) = job_ids(stage)
         await stage.send(finished(job, at=stage.clock.now()))
         row = (await stage.store.jobs_by_id([job]))[job]
@@ -392,3 +370,74 @@ async def test_jitter_is_refused(airport: Stage) -> None:
     await send(airport, put("landing", LANDED, jitter=5))
     assert refusals(airport) == ["expected no jitter where events make the ticks: they come when they come"]
     assert await airport.store.triggers.add_bindings([]) == set()
+
+
+EVENT = {
+    "type": "landed",
+    "data": {"rows": 10, "late": 0.5, "ok": True, "none": None, "legs": [{"to": "JFK"}], "at": "2026-01-02"},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "check", "value", "holds"),
+    [
+        ("data.rows", "equals", 10, True),
+        ("data.rows", "equals", 10.0, True),
+        ("data.rows", "equals", "10", False),
+        ("data.ok", "equals", 1, False),
+        ("data.ok", "equals", True, True),
+        ("data.none", "equals", None, True),
+        ("data.missing", "equals", None, False),
+        ("data.legs.0.to", "equals", "JFK", True),
+        ("data.legs.1.to", "equals", "JFK", False),
+        ("data.legs.-1.to", "equals", "JFK", False),
+        ("data.legs", "equals", [{"to": "JFK"}], True),
+        ("data.rows.0", "exists", None, False),
+        ("data.rows", "differs", 11, True),
+        ("data.missing", "differs", 11, True),
+        ("data.none", "exists", None, True),
+        ("data.missing", "exists", None, False),
+        ("data.missing", "absent", None, True),
+        ("type", "absent", None, False),
+        ("type", "one_of", ["started", "landed"], True),
+        ("data.ok", "one_of", [1, 0], False),
+        ("data.rows", "more", 9, True),
+        ("data.rows", "more", 10, False),
+        ("data.rows", "at_least", 10, True),
+        ("data.late", "less", 1, True),
+        ("data.late", "at_most", 0.5, True),
+        ("data.at", "more", "2026-01-01", True),
+        ("data.at", "more", 2026, False),
+        ("data.ok", "at_least", 0, False),
+        ("data.missing", "less", 1, False),
+    ],
+)
+def test_one_condition(path: str, check: str, value: Any, *, holds: bool) -> None:
+    condition = Condition.model_validate({"path": path, "check": check, "value": value})
+    assert passes(EVENT, [condition]) is holds
+
+
+def test_all_of_them_must_hold_and_none_is_none() -> None:
+    good, bad = Condition(path="type", value="landed"), Condition(path="type", value="started")
+    assert passes(EVENT, [])
+    assert passes(EVENT, [good, good])
+    assert not passes(EVENT, [good, bad])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"path": "data..rows"},
+        {"path": "data rows"},
+        {"path": "a", "check": "less", "value": True},
+        {"path": "a", "check": "more"},
+        {"path": "a", "check": "one_of", "value": "DE"},
+        {"path": "a", "check": "one_of", "value": []},
+        {"path": "a", "check": "exists", "value": 1},
+        {"path": "a", "value": "\0"},
+        {"path": "a", "check": "matches", "value": ".*"},
+    ],
+)
+def test_what_is_no_condition_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Condition.model_validate(wrong)

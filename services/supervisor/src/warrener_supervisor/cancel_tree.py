@@ -1,7 +1,6 @@
 """Cancel a job with all its descendants, keep the tree from growing, and reply to the requesters."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.commands import CommandReplies, CommandResult
@@ -11,7 +10,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.outcomes import describe_cancel
 from warrener_supervisor.decisions.signals import supervisor_event
 from warrener_supervisor.effects import SupervisorPorts
@@ -53,8 +52,18 @@ async def _cancel_level(ports: SupervisorPorts, level: dict[UUID, str], seen: se
     children = [child for child in found if child.job_id not in seen]
     below = {child.job_id: level[child.parent_id] for child in children}
     seen |= below.keys()
-    cancels = [_cancel(child.job_id, below[child.job_id], now) for child in children if not child.over]
-    await effects.publish(ports.bus, map(cancel_behind_reports, cancels), ports.clock)
+    cancels = [
+        supervisor_event(
+            JobCancelRequested,
+            f"{child.job_id}:tree_cancelled",
+            str(child.job_id),
+            now,
+            JobCancelRequestedData(job_id=child.job_id, reason=below[child.job_id]),
+        )
+        for child in children
+        if not child.over
+    ]
+    await ports.publish(map(cancel_behind_reports, cancels))
     return below
 
 
@@ -62,11 +71,6 @@ def _reason(event: JobCancelRequested) -> str:
     """Return the reason for the descendants; that of a late child names its tree already."""
     reason = event.data.reason
     return reason if reason.startswith(_WITH) else f"{_WITH}{event.data.job_id}: {reason}"
-
-
-def _cancel(job_id: UUID, reason: str, now: datetime) -> JobCancelRequested:
-    data = JobCancelRequestedData(job_id=job_id, reason=reason)
-    return supervisor_event(JobCancelRequested, f"{job_id}:tree_cancelled", str(job_id), now, data)
 
 
 def cancel_replies(

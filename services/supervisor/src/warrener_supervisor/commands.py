@@ -23,11 +23,10 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.topology import SUPERVISOR_COMMANDS
-from warrener_runtime.bus.port import Bus
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import SOURCE
 from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
 
@@ -35,16 +34,14 @@ _log = get_logger("commands")
 
 
 def supervisor_inbox(
-    bus: Bus,
-    clock: Clock,
+    ports: SupervisorPorts,
     max_events: int,
     *,
     breakers: BreakerMonitor,
     incidents: IncidentReporter,
     requeuer: ParkedMessageRequeuer,
 ) -> CommandInbox:
-    """Assemble the functions of the commands that the supervisor receives. Their effects are published by the
-    parts that carry them out."""
+    """Assemble the functions of the supervisor's commands. The parts that act publish the effects."""
 
     async def cancel_jobs(commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> Sequence[CommandResult]:
         # By the status queue, whose consumer replies. A cancel that overtook a report of success would call
@@ -57,9 +54,11 @@ def supervisor_inbox(
 
     async def change_incidents(commands: Sequence[ReceivedCommand[IncidentCommand]]) -> list[CommandResult]:
         changed = await incidents.apply_commands([command.event for command in commands])
+        names = [event.data.fingerprint for event, _ in commands]
+        expected, hint = "expected the fingerprint of an open incident", "see `warrener escalation list`"
         return [
-            CARRIED_OUT if event.data.fingerprint in changed else _unknown_incident(event.data.fingerprint)
-            for event, _ in commands
+            CARRIED_OUT if name in changed else CommandResult(refusal=f"{expected}, got {name!r}: {hint}")
+            for name in names
         ]
 
     async def change_parked(commands: Sequence[ReceivedCommand[ParkedCommand]]) -> list[CommandResult]:
@@ -86,15 +85,8 @@ def supervisor_inbox(
             Command(ParkedRequeueRequested, change_parked),
             Command(ParkedDropRequested, change_parked),
         ],
-        replies=CommandReplies(SOURCE, clock.now),
+        replies=CommandReplies(SOURCE, ports.clock.now),
         on_unusable=reject,
-        publish=lambda messages: effects.publish(bus, messages, clock),
+        publish=ports.publish,
         max_events=max_events,
-    )
-
-
-def _unknown_incident(fingerprint: str) -> CommandResult:
-    return CommandResult(
-        refusal=f"expected the fingerprint of an open incident, got {fingerprint!r}: "
-        "see `warrener escalation list`"
     )

@@ -32,17 +32,16 @@ from warrener_contracts.topology import (
     Queue,
     Topology,
 )
-from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import DISPATCHED
 from warrener_store.parked.rows import ParkedMessage
-from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.decisions.signals import supervisor_event
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 
@@ -78,24 +77,14 @@ class DeadLetterConsumer:
     """Empties the dead-letter and unroutable queues."""
 
     def __init__(
-        self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
-        *,
-        metrics: SupervisorMetrics | None = None,
-        max_events: int = MAX_EVENTS,
+        self, ports: SupervisorPorts, metrics: SupervisorMetrics, *, max_events: int = MAX_EVENTS
     ) -> None:
-        self._metrics = metrics or SupervisorMetrics()
-        self._max_events = max_events
-        self._bus = bus
-        self._store = store
-        self._clock = clock
-        self._requeuer = ParkedMessageRequeuer(bus, store)
+        self._ports, self._metrics, self._max_events = ports, metrics, max_events
+        self._bus, self._store, self._clock, _ = ports
+        self._requeuer = ParkedMessageRequeuer(ports.bus, ports.store)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Store one batch, publish again the misrouted part of it, and judge the dispatches that the broker
-        gave up."""
+        """Store one batch, publish its misrouted part again, judge dispatches that the broker gave up."""
         # Publish last: a batch is repeated until the store answers, and storing twice stores once, but each
         # repeated publication would add messages.
         needed = [(delivery, find_missing_queue(delivery)) for delivery in deliveries]
@@ -119,8 +108,7 @@ class DeadLetterConsumer:
         )
 
     async def _park(self, deliveries: list[Delivery]) -> None:
-        """Park messages that no service can use. A dispatch is judged instead: its job's row has all that it
-        said."""
+        """Park messages that no service can use. A dispatch is judged instead: its job's row has it all."""
         now = self._clock.now()
         found = [given_up_dispatches(delivery, self._max_events) for delivery in deliveries]
         parked = [
@@ -145,8 +133,7 @@ class DeadLetterConsumer:
         rows = await self._store.jobs_by_id({one.event.data.job_id for one in given_up})
         judged = [judge_given_up(one, rows.get(one.event.data.job_id), now) for one in given_up]
         messages = [message for message in judged if message is not None]
-        refused = await effects.publish(self._bus, messages, self._clock)
-        await effects.keep_unpublished(self._store, refused, self._clock)
+        await effects.keep_unpublished(self._ports, await self._ports.publish(messages))
         _log.warning(
             "The broker gave up dispatches; those of waiting jobs were dispatched again, or declared lost.",
             action="dead_letters.dispatches_lost",
@@ -156,8 +143,7 @@ class DeadLetterConsumer:
 
 
 def find_missing_queue(delivery: Delivery) -> Queue | None:
-    """Return the queue of ours that the message was published for and did not find; None for any other
-    message."""
+    """Return the queue of ours that was missing where the message was published; None for any other."""
     if "x-death" in delivery.headers:
         return None
     if delivery.exchange == STATUS:  # its queue takes every key
@@ -181,12 +167,14 @@ def rebuild_message(delivery: Delivery) -> Message:
 
 
 def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | None:
-    """Return the dispatches in a message that the broker gave up; None if the message has anything else in
-    it."""
+    """Return the dispatches in a message that the broker gave up; None if it has anything else in it."""
     death = _death(delivery)
     if death is None or not delivery.routing_key.startswith(_DEAD_KEY):
         return None
-    times = _given_up_before(delivery) + 1 if death.get("reason") == "delivery_limit" else 0
+    text = delivery.headers.get(_GIVEN_UP)
+    is_number = isinstance(text, str) and text.isdecimal() and len(text) < _MAX_DIGITS
+    before = int(str(text)) if is_number else 0
+    times = before + 1 if death.get("reason") == "delivery_limit" else 0
     found = decode(delivery.body, delivery.content_type, max_events=max_events)
     events = [None if isinstance(each, DecodeFailure) else each.event for each in found]
     dispatches = [GivenUp(event, times) for event in events if isinstance(event, AttemptDispatched)]
@@ -208,11 +196,6 @@ def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Mess
         return build_message(_lost(event, now))
     again = delayed_by(build_message(event), _PAUSES[times - 1])
     return again._replace(headers={**again.headers, _GIVEN_UP: str(times)})
-
-
-def _given_up_before(delivery: Delivery) -> int:
-    text = delivery.headers.get(_GIVEN_UP)
-    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < _MAX_DIGITS else 0
 
 
 def _lost(event: AttemptDispatched, now: datetime) -> AttemptLost:
@@ -267,12 +250,8 @@ def _reason(delivery: Delivery) -> tuple[str, str, str]:
         why = "" if delivery.readable else ": a property or a header of it cannot be read"
         detail = f"the broker gave it up ({cause}) in queue {queue}{why}"
         return queue, _BROKER_REASONS.get(cause, cause), detail
-    where = f"{delivery.exchange}:{delivery.routing_key}"
-    return (
-        where,
-        Reason.UNROUTABLE.value,
-        f"no queue is bound to {delivery.exchange} for {delivery.routing_key}",
-    )
+    exchange, key = delivery.exchange, delivery.routing_key
+    return f"{exchange}:{key}", Reason.UNROUTABLE.value, f"no queue is bound to {exchange} for {key}"
 
 
 def _origin(delivery: Delivery) -> tuple[str | None, str | None, str | None]:
@@ -284,15 +263,10 @@ def _origin(delivery: Delivery) -> tuple[str | None, str | None, str | None]:
         return exchange, key, message_id
     if (death := _death(delivery)) is None:
         return delivery.exchange, delivery.routing_key, delivery.message_id
-    return *_address(death), delivery.message_id
-
-
-def _address(death: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the exchange and the routing key by which a message came that died."""
     keys: object = death.get("routing-keys")
     first = cast("list[object]", keys)[0] if isinstance(keys, list) and keys else None
-    exchange = death.get("exchange")
-    return exchange if isinstance(exchange, str) else None, first if isinstance(first, str) else None
+    exchange, key = (value if isinstance(value, str) else None for value in (death.get("exchange"), first))
+    return exchange, key, delivery.message_id
 
 
 def _death(delivery: Delivery) -> Mapping[str, Any] | None:

@@ -8,7 +8,6 @@ from warrener_contracts import outbox
 from warrener_contracts.events import AttemptCheckpointed, Checkpoint
 from warrener_contracts.messages import Message
 from warrener_runtime.bus.port import Bus
-from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
@@ -34,50 +33,36 @@ class SupervisorPorts(NamedTuple):
     clock: Clock
     timings: Timings
 
+    async def publish(self, messages: Iterable[Message]) -> list[tuple[UUID, int]]:
+        """Publish in as few messages as possible and return once the broker has confirmed them.
 
-async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
-    """Publish in as few messages as possible and return once the broker has confirmed them.
-
-    Declares missing queues. Returns the attempts whose queue refused their dispatch (`keep_unpublished`).
-    Raises what `publish_all` raises; then nothing may be acknowledged.
-    """
-    deferred = await publish_all(
-        bus,
-        outbox.combine(messages),
-        clock=clock,
-        may_defer=outbox.may_defer,
-        missing=outbox.missing_topology,
-    )
-    return outbox.deferred_attempts(deferred)
-
-
-async def publish_once(bus: Bus, events: Iterable[Message]) -> int:
-    """Publish without retries, because after an outage the events may no longer be true; return how many
-    the broker did not confirm."""
-    results = await bus.publish(list(events))
-    return sum(result is not PublishResult.CONFIRMED for result in results)
+        Declares missing queues. Returns the attempts whose queue refused their dispatch (`keep_unpublished`).
+        Raises what `publish_all` raises; then nothing may be acknowledged.
+        """
+        deferred = await publish_all(
+            self.bus,
+            outbox.combine(messages),
+            clock=self.clock,
+            may_defer=outbox.may_defer,
+            missing=outbox.missing_topology,
+        )
+        return outbox.deferred_attempts(deferred)
 
 
-async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> None:
-    """Mark dispatches that the broker refused, to be published later (`unpublished`)."""
-    if refused:
-        queued = await _queue_retries(store, refused, clock)
-        await store.mark_unpublished([each for each in refused if each[0] not in queued], clock.now())
-
-
-async def _queue_retries(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> set[UUID]:
-    """Queue the refused retries that are due, unless others change them first; return their jobs."""
+async def keep_unpublished(ports: SupervisorPorts, refused: Sequence[tuple[UUID, int]]) -> None:
+    """Mark refused dispatches, to be published later (`unpublished`); queue those of retries that are due."""
+    if not refused:
+        return
+    store, now = ports.store, ports.clock.now()
     attempts = {job_id: attempt for job_id, attempt in refused if attempt > 1}
     rows = await store.jobs_by_id(attempts.keys()) if attempts else {}
-    now = clock.now()
-    queued = [queue_refused_retry(row, attempts[job_id], now) for job_id, row in rows.items()]
-    saves = [Save(row) for row in queued if row is not None]
-    return await store.save_jobs(saves) if saves else set()
+    due = [queue_refused_retry(row, attempts[job_id], now) for job_id, row in rows.items()]
+    saves = [Save(row) for row in due if row is not None]
+    queued = await store.save_jobs(saves) if saves else set[UUID]()
+    await store.mark_unpublished([each for each in refused if each[0] not in queued], now)
 
 
-async def publish_again(
-    bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow], spans: JobSpans
-) -> tuple[int, int]:
+async def publish_again(ports: SupervisorPorts, rows: Sequence[JobRow], spans: JobSpans) -> tuple[int, int]:
     """Publish the current attempts of queued jobs again, except jobs that others have changed since.
 
     Returns how many were published, and how many of these their queue refused. A repeat keeps its attempt
@@ -85,23 +70,21 @@ async def publish_again(
     publishes, and sets `dispatched_at` first; if this process dies before it publishes, the comparison
     with the queue finds the job (`redispatch`).
     """
-    now = clock.now()
+    store, now = ports.store, ports.clock.now()
     again = [evolve(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
     applied = await store.save_jobs([Save(row) for row in again])
     mine = [row for row in again if row.job_id in applied]
     spans.record_waits_until(now, [row for row in rows if row.job_id in applied])
-    if mine:
-        checkpoints = await load_checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
-        messages = [
-            dispatch_message(row, now, checkpoints.get(row.job_id))._replace(
-                dispatch_batch=jobs_per_message(row)
-            )
-            for row in mine
-        ]
-        refused = await publish(bus, messages, clock)
-        await keep_unpublished(store, refused, clock)
-        return len(mine), len(refused)
-    return 0, 0
+    if not mine:
+        return 0, 0
+    checkpoints = await load_checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
+    messages = [
+        dispatch_message(row, now, checkpoints.get(row.job_id))._replace(dispatch_batch=jobs_per_message(row))
+        for row in mine
+    ]
+    refused = await ports.publish(messages)
+    await keep_unpublished(ports, refused)
+    return len(mine), len(refused)
 
 
 async def save(store: StateStore, batches: Sequence[JobBatch]) -> tuple[set[UUID], set[UUID]]:
@@ -116,10 +99,7 @@ async def save(store: StateStore, batches: Sequence[JobBatch]) -> tuple[set[UUID
     try:
         return await store.save_jobs([save for each in changes for save in _saves(each)]), set()
     except StoreRefused:
-        return await _save_one_by_one(store, changes)
-
-
-async def _save_one_by_one(store: StateStore, changes: Sequence[JobBatch]) -> tuple[set[UUID], set[UUID]]:
+        pass
     applied: set[UUID] = set()
     refused: set[UUID] = set()
     for each in changes:
@@ -146,10 +126,17 @@ async def save_checkpoints(store: StateStore, judged: Iterable[JobBatch]) -> Non
     The other way round the job may have gone on, and the fence would refuse it.
     """
     rows = [
-        _row(entry.event)
+        CheckpointRow(
+            job_id=data.job_id,
+            attempt=data.attempt,
+            number=data.checkpoint.number,
+            state=data.checkpoint.state,
+            saved_at=data.saved_at,
+        )
         for batch in judged
         for entry, decision in batch.decisions
         if isinstance(entry.event, AttemptCheckpointed) and isinstance(decision, JobTransition)
+        for data in [entry.event.data]
     ]
     if rows:
         await store.keep_checkpoints(rows)
@@ -159,14 +146,3 @@ async def load_checkpoints(store: StateStore, job_ids: Collection[UUID]) -> dict
     """Load the checkpoints with which the next attempts of these jobs begin."""
     found = await store.checkpoints_of(job_ids) if job_ids else {}
     return {job_id: Checkpoint(number=row.number, state=row.state) for job_id, row in found.items()}
-
-
-def _row(event: AttemptCheckpointed) -> CheckpointRow:
-    data = event.data
-    return CheckpointRow(
-        job_id=data.job_id,
-        attempt=data.attempt,
-        number=data.checkpoint.number,
-        state=data.checkpoint.state,
-        saved_at=data.saved_at,
-    )

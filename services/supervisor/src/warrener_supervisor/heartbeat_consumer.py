@@ -74,8 +74,7 @@ class HeartbeatCoverage:
         lost = self._since is not None and epoch != self._known_epoch
         self._known_epoch = epoch
         if lost or not self._receives():
-            self._broke_off = self._broke_off or self._since is not None
-            self._since = None
+            self._broke_off, self._since = self._broke_off or self._since is not None, None
         if frozen:
             self._since = None
         if self._since is None and self._receives():
@@ -105,17 +104,15 @@ class HeartbeatConsumer:
         max_events: int = MAX_EVENTS,
     ) -> None:
         self._inbox = Inbox(HEARTBEATS, {AgentHeartbeat}, max_events=max_events)
-        self._bus, self._store, self._clock, self._timings = ports
-        self._tracker = tracker
-        self._conclusive = conclusive
-        self._sentinel = sentinel
-        self._spans = spans
+        self._ports = ports
+        _, self._store, self._clock, self._timings = ports
+        self._tracker, self._conclusive = tracker, conclusive
+        self._sentinel, self._spans = sentinel, spans
         self._busy_since: float | None = None
 
     @property
     def keeps_up(self) -> bool:
-        """True if heartbeats are stored as they arrive. While the store is slow or away, silence proves
-        nothing."""
+        """True if heartbeats are stored as they arrive: with a slow store, silence proves nothing."""
         return self._busy_since is None or self._clock.monotonic() - self._busy_since < _SLOW
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -124,7 +121,7 @@ class HeartbeatConsumer:
             self._busy_since = self._clock.monotonic()
         beats, messages = await self._read(deliveries)
         messages += await self.record(beats)
-        await effects.publish(self._bus, messages, self._clock)
+        await self._ports.publish(messages)
         self._sentinel.note(deliveries)
         await subscription.ack(deliveries)
         self._busy_since = None
@@ -216,23 +213,21 @@ class HeartbeatConsumer:
                     row, [JudgedEvent(each.begun, 0.0)], JudgeContext(now, self._timings)
                 )
                 begun.append(row)
-            elif each.not_lost and conclusive:
-                spared = poison.revoke_loss(row, line.attempt, agent_id)
-                if spared is not None:
-                    batches[row.job_id] = _taken_back(spared, line, now)
+            elif (
+                each.not_lost
+                and conclusive
+                and (spared := poison.revoke_loss(row, line.attempt, agent_id)) is not None
+            ):
+                _log.warning(
+                    "A lost attempt still runs; its loss was revoked.",
+                    action="losses.revoked",
+                    job_id=str(line.job_id),
+                    attempt=line.attempt,
+                )
+                spared = evolve(spared, version=spared.version + 1, updated_at=now)
+                batches[row.job_id] = JobBatch(spared, saves=[JobTransition(spared, "not lost")])
         applied, _ = await effects.save(self._store, list(batches.values()))
         self._spans.record_waits_until(now, [row for row in begun if row.job_id in applied])
-
-
-def _taken_back(spared: JobRow, line: HeartbeatLine, now: datetime) -> JobBatch:
-    _log.warning(
-        "A lost attempt still runs; its loss was revoked.",
-        action="losses.revoked",
-        job_id=str(line.job_id),
-        attempt=line.attempt,
-    )
-    row = evolve(spared, version=spared.version + 1, updated_at=now)
-    return JobBatch(row, saves=[JobTransition(row, "not lost")])
 
 
 def _stops(row: JobRow, line: HeartbeatLine, each: Discrepancy, now: datetime) -> Iterable[Message]:

@@ -76,20 +76,16 @@ class HeartbeatSentinel(Loop):
                 result=sent.value,
             )
             await self._bus.declare(Topology(EXCHANGES, (self._queue,)))
-        await self._report()
+        if self._missing <= _NAMED_AFTER:
+            self._is_raised = False
+        elif not self._is_raised:  # one incident for each time without proof
+            await self._raise_incident(self._explain())
+            self._is_raised = True
 
     async def check(self) -> None:
         """Raise NotReady if heartbeats have not reached this supervisor for some time."""
         if self._missing > _NAMED_AFTER:
             raise NotReady(self._explain())
-
-    async def _report(self) -> None:
-        """Raise one incident for each time without proof."""
-        if self._missing <= _NAMED_AFTER:
-            self._is_raised = False
-        elif not self._is_raised:
-            await self._raise_incident(self._explain())
-            self._is_raised = True
 
     def _explain(self) -> str:
         return (

@@ -7,14 +7,12 @@ from warrener_contracts.events import AttemptLogged
 from warrener_contracts.inbox import Inbox, ParkedEvent
 from warrener_contracts.messages import Message, batch_parked
 from warrener_contracts.topology import LOGS_QUEUE, MAX_EVENTS
-from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
 from warrener_store.logs.rows import LogChunk, LogLimit
-from warrener_store.store import StateStore
-from warrener_supervisor import effects
+from warrener_supervisor.effects import SupervisorPorts
 
 _log = get_logger("logs")
 
@@ -27,11 +25,9 @@ _MAX_CHUNKS = 200  # in one statement
 class LogConsumer:
     """Consumes the queue of log lines. A full queue drops its oldest messages, so nothing waits for this."""
 
-    def __init__(
-        self, bus: Bus, store: StateStore, clock: Clock, limit: LogLimit, *, max_events: int = MAX_EVENTS
-    ) -> None:
-        self._bus, self._store, self._clock = bus, store, clock
-        self._limit = limit
+    def __init__(self, ports: SupervisorPorts, limit: LogLimit, *, max_events: int = MAX_EVENTS) -> None:
+        self._ports, self._limit = ports, limit
+        _, self._store, self._clock, _ = ports
         self._inbox = Inbox(LOGS_QUEUE.name, {AttemptLogged}, max_events=max_events)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -40,7 +36,7 @@ class LogConsumer:
         chunks, parked = await self._read(deliveries)
         for first in range(0, len(chunks), _MAX_CHUNKS):
             await self._append(chunks[first : first + _MAX_CHUNKS])
-        await effects.publish(self._bus, batch_parked(parked), self._clock)
+        await self._ports.publish(batch_parked(parked))
         await subscription.ack(deliveries)
         await self._clock.sleep(min((self._clock.monotonic() - began) * _REST, _MAX_PAUSE))
 

@@ -4,20 +4,22 @@ A silent agent receives a request for a heartbeat before its lease is over. It c
 neither this supervisor nor the store (that is: any supervisor) has a sign of life since.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData
+from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData, Event
 from warrener_contracts.messages import build_message
 from warrener_runtime.clock import Entropy
 from warrener_runtime.logs import get_logger
-from warrener_supervisor.decisions.heartbeat_diff import HeartbeatLine, HeartbeatTracker
+from warrener_store.jobs.rows import JobRow
+from warrener_supervisor.decisions.heartbeat_diff import HeartbeatTracker
 from warrener_supervisor.decisions.signals import supervisor_event
 from warrener_supervisor.decisions.timeouts import lost_event
 from warrener_supervisor.effects import SupervisorPorts
-from warrener_supervisor.findings import FindingPublisher
 from warrener_supervisor.heartbeat_consumer import HeartbeatCoverage
+from warrener_supervisor.watchdog import FindingPublisher
 
 _log = get_logger("losses")
 
@@ -53,11 +55,7 @@ class LossDetector:
         running = (await self._store.running_attempts(owners=due)).values()
         for agent_id in due:
             self._tracker.compare(agent_id, [one for one in running if one.agent_id == agent_id], now)
-        self._tracker.forget(now - self._forgotten_after)
-
-    @property
-    def _forgotten_after(self) -> float:
-        return 10 * (self._timings.lease + self._timings.compare).total_seconds()
+        self._tracker.forget(now - 10 * (self._timings.lease + self._timings.compare).total_seconds())
 
     async def _look_for_missing(self) -> None:
         missing = self._tracker.missing(self._clock.monotonic() - self._timings.lease.total_seconds())
@@ -67,14 +65,10 @@ class LossDetector:
         gone: dict[UUID, datetime] = {}
         for line, (agent_id, since) in missing.items():
             known = running.get(line.job_id)
-            if (
-                known is None
-                or HeartbeatLine(known.job_id, known.attempt) != line
-                or known.agent_id != agent_id
-            ):
-                self._tracker.settle(agent_id, line)
-            else:
+            if known is not None and (known.attempt, known.agent_id) == (line.attempt, agent_id):
                 gone[line.job_id] = since.last_seen_at
+            else:
+                self._tracker.settle(agent_id, line)
         await self._declare(gone, not_in_heartbeat=True)
 
     # -- agents that are silent --------------------------------------------------------------------------
@@ -87,18 +81,15 @@ class LossDetector:
             for agent_id, last in seen.items()
             if last is None or now - last >= self._timings.request_after
         }
-        self._requested_at = {
-            agent_id: requested_at
-            for agent_id, requested_at in self._requested_at.items()
-            if agent_id in quiet
-        }
-        await self._request_heartbeats(
-            [agent_id for agent_id in quiet if agent_id not in self._requested_at], moment
-        )
+        self._requested_at = {name: at for name, at in self._requested_at.items() if name in quiet}
+        await self._request_heartbeats(quiet.keys() - self._requested_at.keys(), moment)
+        lease, answer = self._timings.lease, self._timings.answer.total_seconds()
         silent = {
             agent_id: last
             for agent_id, last in quiet.items()
-            if (last is None or now - last >= self._timings.lease) and self._did_not_answer(agent_id, moment)
+            if (last is None or now - last >= lease)
+            and moment - (requested_at := self._requested_at[agent_id]) >= answer
+            and not self._tracker.received_since(agent_id, requested_at)
         }
         if silent:
             running = (await self._store.running_attempts(owners=silent)).values()
@@ -107,25 +98,21 @@ class LossDetector:
                 not_in_heartbeat=False,
             )
 
-    def _did_not_answer(self, agent_id: str, now: float) -> bool:
-        requested_at = self._requested_at[agent_id]
-        answer = self._timings.answer.total_seconds()
-        return now - requested_at >= answer and not self._tracker.received_since(agent_id, requested_at)
-
-    async def _request_heartbeats(self, agents: Sequence[str], now: float) -> None:
-        if not agents:
+    async def _request_heartbeats(self, silent: Collection[str], moment: float) -> None:
+        if not silent:
             return
-        self._requested_at |= dict.fromkeys(agents, now)
+        agents, now = sorted(silent), self._clock.now()
+        self._requested_at |= dict.fromkeys(agents, moment)
         _log.warning(
             "Agents are silent: heartbeats were requested before they count as lost.",
             action="losses.heartbeats_requested",
-            agents=sorted(agents),
+            agents=agents,
         )
-        await self._bus.publish([build_message(self._heartbeat_request(agent_id)) for agent_id in agents])
-
-    def _heartbeat_request(self, agent_id: str) -> AgentHeartbeatRequested:
-        name, data = self._entropy.new_id_text(), AgentHeartbeatRequestedData(agent_id=agent_id)
-        return supervisor_event(AgentHeartbeatRequested, name, agent_id, self._clock.now(), data)
+        requests = [
+            supervisor_event(AgentHeartbeatRequested, self._entropy.new_id_text(), data.agent_id, now, data)
+            for data in (AgentHeartbeatRequestedData(agent_id=agent_id) for agent_id in agents)
+        ]
+        await self._bus.publish(list(map(build_message, requests)))
 
     # -- both --------------------------------------------------------------------------------------------
 
@@ -136,23 +123,11 @@ class LossDetector:
             now = self._clock.now()
             some = job_ids[start : start + _BATCH_SIZE]
             rows = await self._store.claim_lost(some, now, now + self._timings.claim)
-            lost = [
-                (
-                    row,
-                    lost_event(
-                        row,
-                        last_seen[row.job_id] or row.started_at or now,
-                        now,
-                        not_in_heartbeat=not_in_heartbeat,
-                    ),
-                )
-                for row in rows
-            ]
+            lost: list[tuple[JobRow, Event[Any]]] = []
+            for row in rows:
+                seen_at = last_seen[row.job_id] or row.started_at or now
+                lost.append((row, lost_event(row, seen_at, now, not_in_heartbeat=not_in_heartbeat)))
             jobs, unconfirmed = await self._findings.publish(lost)
             if jobs:
-                _log.warning(
-                    "Attempts were declared lost.",
-                    action="losses.declared",
-                    jobs=jobs,
-                    unconfirmed=unconfirmed,
-                )
+                counts = {"jobs": jobs, "unconfirmed": unconfirmed}
+                _log.warning("Attempts were declared lost.", action="losses.declared", **counts)

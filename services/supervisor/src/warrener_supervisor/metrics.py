@@ -1,25 +1,54 @@
-"""The metrics that each supervisor counts by itself: ends of jobs, retries, losses, parked messages."""
+"""The supervisor's metrics: counts of its own, and gauges of the whole system.
+
+One supervisor at a time reads the gauges from store and broker: two that reported the same jobs would double
+every sum. A claim in the store says which one reports; it ends by itself if its holder dies. Nothing is
+counted on reading: the numbers of jobs are kept as jobs change, and the oldest job of a queue is the first
+entry of an index.
+"""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from datetime import datetime
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import Reason
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import (
+    COMMAND_QUEUES,
+    DEAD_QUEUE,
+    DELAY_LEVELS,
+    LOGS_QUEUE,
+    REQUESTS_QUEUE,
+    STATUS_QUEUE,
+    TRIGGERS_QUEUE,
+    dispatch_queue,
+)
+from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.telemetry.metric_names import (
+    AGENTS_ALIVE,
     ATTEMPTS_LOST,
     ATTEMPTS_RETRIED,
+    BREAKERS,
     DEAD_LETTERS,
+    DELAYED_MESSAGES,
     JOB_DURATION,
+    JOBS,
     JOBS_FINISHED,
+    MAX_VALUES,
+    OLDEST_AGE,
     PARKED,
+    QUEUE_CONSUMERS,
+    QUEUE_MESSAGES,
 )
-from warrener_runtime.telemetry.metrics import Metrics
-from warrener_store.jobs.rows import AttemptOutcome, JobRow
-from warrener_store.jobs.views import SucceededJob
+from warrener_runtime.telemetry.metrics import LabelValues, Metrics
+from warrener_store.errors import StoreUnavailable
+from warrener_store.jobs.rows import AttemptOutcome, JobRow, StateCount
+from warrener_store.jobs.views import QueueHead, SucceededJob
 from warrener_store.parked.rows import ParkedMessage
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
+from warrener_supervisor.effects import SupervisorPorts
 
 _NOTHING_WRONG = frozenset({AttemptOutcome.RELEASED, AttemptOutcome.SNOOZED})
 _SUCCEEDED = JobState.SUCCEEDED.value
@@ -79,10 +108,107 @@ class SupervisorMetrics:
 
     def _record_end(self, row: JobRow) -> None:
         self._finished.add(1, row.job_type, row.state.value)
-        self._duration.record(_seconds(row.requested_at, row.finished_at), row.job_type, row.state.value)
+        duration = ((row.finished_at or row.requested_at) - row.requested_at).total_seconds()
+        self._duration.record(duration, row.job_type, row.state.value)
         if row.state is JobState.DEAD:
             self._dead_letters.add(1, row.job_type)
 
 
-def _seconds(begin: datetime, end: datetime | None) -> float:
-    return (end - begin).total_seconds() if end is not None else 0.0
+INTERVAL = timedelta(seconds=10)
+_CLAIM = timedelta(seconds=25)
+_DUTY = "metrics"
+_ENTRY_QUEUES = tuple(
+    queue.name
+    for queue in (REQUESTS_QUEUE, STATUS_QUEUE, TRIGGERS_QUEUE, DEAD_QUEUE, LOGS_QUEUE, *COMMAND_QUEUES)
+)
+
+Series = dict[LabelValues, float]
+
+
+class StoreGauges:
+    """Reports the gauges while it holds the claim, and none otherwise."""
+
+    def __init__(
+        self, ports: SupervisorPorts, metrics: Metrics, counters: SupervisorMetrics, *, holder: str
+    ) -> None:
+        self._bus, self._store, self._clock, timings = ports
+        self._counters, self._holder, self._lease = counters, holder, timings.lease
+        self._of_store = {
+            spec.name: metrics.gauge(spec) for spec in (JOBS, OLDEST_AGE, AGENTS_ALIVE, BREAKERS)
+        }
+        self._of_broker = {
+            spec.name: metrics.gauge(spec) for spec in (QUEUE_MESSAGES, QUEUE_CONSUMERS, DELAYED_MESSAGES)
+        }
+
+    async def run_once(self) -> None:
+        """Read everything again. An error of the store ends the series: an old number would be wrong."""
+        now = self._clock.now()
+        try:
+            types = await self._store.job_types()
+            queues = {row.queue for row in types.values()}
+            self._counters.begin_series(types, queues)
+            if not await self._store.claim_duty(_DUTY, self._holder, now, now + _CLAIM):
+                self._clear()
+                return
+            await self._report(queues, now)
+        except Exception:
+            self._clear()
+            raise
+
+    async def release(self) -> None:
+        """Let another supervisor report at once; if the store is away, it has to wait for the claim's end."""
+        self._clear()
+        now = self._clock.now()
+        with suppress(StoreUnavailable):
+            await self._store.claim_duty(_DUTY, self._holder, now, now)
+
+    async def _report(self, announced: Collection[str], now: datetime) -> None:
+        counts, heads = await self._store.count_jobs(), await self._store.queue_heads()
+        agents = await self._store.agents(now - self._lease)
+        served = {queue for agent in agents for queue in agent.queues}
+        queues = sorted({*announced, *served, *(count.queue for count in counts)})
+        self._of_store[JOBS.name].replace(jobs_by_state(queues, counts))
+        self._of_store[OLDEST_AGE.name].replace(oldest_ages(queues, heads, now))
+        # Agents that drain take no jobs.
+        served_by = Counter(queue for agent in agents if not agent.draining for queue in agent.queues)
+        self._of_store[AGENTS_ALIVE.name].replace({(queue,): served_by[queue] for queue in queues})
+        breakers = await self._store.breakers()
+        states: Series = {
+            (row.name, each.value): int(row.state is each) for row in breakers for each in BreakerState
+        }
+        self._of_store[BREAKERS.name].replace(states)
+        try:
+            await self._report_broker(queues)
+        except BusUnreachable:
+            for gauge in self._of_broker.values():
+                gauge.replace({})  # the other gauges are true all the same
+
+    async def _report_broker(self, queues: Sequence[str]) -> None:
+        names = [*_ENTRY_QUEUES, *(dispatch_queue(queue).name for queue in queues[:MAX_VALUES])]
+        found = {name: await self._bus.backlog(name) for name in names}
+        self._of_broker[QUEUE_MESSAGES.name].replace({(name,): one.waiting for name, one in found.items()})
+        self._of_broker[QUEUE_CONSUMERS.name].replace({(name,): one.consumers for name, one in found.items()})
+        self._of_broker[DELAYED_MESSAGES.name].replace(
+            {(level.name,): (await self._bus.backlog(level.queue)).waiting for level in DELAY_LEVELS}
+        )
+
+    def _clear(self) -> None:
+        for gauge in (*self._of_store.values(), *self._of_broker.values()):
+            gauge.replace({})
+
+
+def jobs_by_state(queues: Iterable[str], counts: Iterable[StateCount]) -> Series:
+    """Count jobs by queue and state; 0 where there are none, so that a series never ends in between."""
+    series: Series = {(queue, state.value): 0 for queue in queues for state in JobState}
+    for count in counts:
+        series[count.queue, count.state.value] += count.jobs
+    return series
+
+
+def oldest_ages(queues: Iterable[str], heads: Iterable[QueueHead], now: datetime) -> Series:
+    """Return the age of the oldest dispatch of each queue in seconds; 0 where none waits."""
+    series: Series = {(queue,): 0.0 for queue in queues}
+    for head in heads:
+        if head.oldest is not None:
+            series[head.queue,] = max(0.0, (now - head.oldest).total_seconds())
+    return series

@@ -126,13 +126,8 @@ def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None =
 
     It is a child of the row's trace, so that all attempts of a job are siblings.
     """
-    event = job_event(
-        AttemptDispatched,
-        row,
-        f"{row.attempt}",
-        now,
-        row.dispatched_data().model_copy(update={"checkpoint": checkpoint}),
-    )
+    data = row.dispatched_data().model_copy(update={"checkpoint": checkpoint})
+    event = job_event(AttemptDispatched, row, f"{row.attempt}", now, data)
     if row.baggage is not None:
         event = event.model_copy(update={"baggage": row.baggage})
     message = build_delayed_message(event, now)
@@ -161,13 +156,11 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
 
 
 def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
-    """Render a stop of an earlier attempt, since a later one runs, for every agent that serves the job's
-    queue."""
+    """Render a stop of an earlier attempt, since a later one runs, for the agents of the job's queue."""
     reason = f"attempt {row.attempt} runs in its place"
     data = AttemptCancelData(job_id=row.job_id, attempt=attempt, reason=reason)
     return _control_message(job_event(AttemptCancel, row, f"{attempt}:superseded", now, data), row.queue)
 
 
 def _control_message(event: AttemptCancel, queue: str) -> Message:
-    """Address `event` to the agents that serve `queue` alone."""
     return build_message(event)._replace(routing_key=f"queue.{queue}")

@@ -14,8 +14,6 @@ from warrener_contracts.topology import DELAY_LEVELS, STATUS_QUEUE, dispatch_que
 from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.logs import get_logger
 from warrener_store.jobs.rows import JobRow
-from warrener_store.jobs.views import QueueHead
-from warrener_supervisor import effects
 from warrener_supervisor.decisions.missing_dispatches import (
     DelayedMessages,
     MissingDispatches,
@@ -25,7 +23,7 @@ from warrener_supervisor.decisions.missing_dispatches import (
     jobs_to_fill,
     messages_needed,
 )
-from warrener_supervisor.effects import SupervisorPorts
+from warrener_supervisor.effects import SupervisorPorts, publish_again
 from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("redispatch")
@@ -91,14 +89,15 @@ class Redispatcher:
     """Compares the queued jobs of the store with the messages of each dispatch queue."""
 
     def __init__(self, ports: SupervisorPorts, *, spans: JobSpans) -> None:
+        self._ports, self._spans = ports, spans
         self._bus, self._store, self._clock, self._timings = ports
-        self._spans = spans
         self._suspects: dict[str, _Suspect] = {}
 
     async def run_once(self) -> None:
         """Compare every queue that has jobs dispatched some time ago."""
         settled = self._clock.now() - self._timings.settled
-        queues = [head.queue for head in await self._store.queue_heads() if _is_old(head, settled)]
+        heads = await self._store.queue_heads()
+        queues = [head.queue for head in heads if head.oldest is not None and head.oldest <= settled]
         self._suspects = {queue: self._suspects.get(queue, _Suspect()) for queue in queues}
         if not queues:
             return
@@ -174,9 +173,7 @@ class Redispatcher:
             if not chosen:
                 break
             suspect.note([row.job_id for row in chosen], now)
-            count, refused = await effects.publish_again(
-                self._bus, self._store, self._clock, chosen, self._spans
-            )
+            count, refused = await publish_again(self._ports, chosen, self._spans)
             repeated += count
             left -= round(sum(1 / jobs_per_message(row) for row in chosen))
             if left <= 0 or refused:
@@ -195,8 +192,7 @@ class Redispatcher:
         return DelayedMessages(shortest, max(0, sum(longer) - retries))
 
     async def _free_slots(self) -> Mapping[str, int]:
-        """Return the free slots of the living agents by queue: each may hold a message that is about to
-        begin."""
+        """Return free slots of living agents by queue: each may hold a message about to begin."""
         alive = self._clock.now() - self._timings.lease
         slots: dict[str, int] = {}
         for agent in await self._store.agents():
@@ -209,14 +205,6 @@ class Redispatcher:
         return slots
 
 
-def _is_old(head: QueueHead, settled: datetime) -> bool:
-    return head.oldest is not None and head.oldest <= settled
-
-
 def _still_waits(row: JobRow | None, until: datetime) -> bool:
-    return (
-        row is not None
-        and row.state is JobState.QUEUED
-        and row.dispatched_at is not None
-        and row.dispatched_at <= until
-    )
+    dispatched_at = row.dispatched_at if row is not None and row.state is JobState.QUEUED else None
+    return dispatched_at is not None and dispatched_at <= until

@@ -21,8 +21,6 @@ from warrener_store.incidents.rows import IncidentChange, IncidentFilter, Incide
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.rules import is_over
 from warrener_store.schedules.store import Watches
-from warrener_supervisor import effects
-from warrener_supervisor.decisions import schedule_health
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.schedule_health import (
     FAILING,
@@ -32,6 +30,7 @@ from warrener_supervisor.decisions.schedule_health import (
     UNSUCCESSFUL,
     RunHistory,
     ScheduleIssue,
+    explain_missing_success,
     explain_missing_tick,
     failing_issue,
     fingerprint_of,
@@ -39,6 +38,7 @@ from warrener_supervisor.decisions.schedule_health import (
     merge_if_many,
     overdue_issues,
     scheduler_stopped_issue,
+    served_queues,
     unsuccessful_issue,
     with_cause,
 )
@@ -71,10 +71,10 @@ _WHY = {
 
 
 class ScheduleMonitor:
-    """Raises incidents about schedules. Any number of supervisors may run it: two that see the same problem
-    raise one incident."""
+    """Raises incidents about schedules. Supervisors that see the same problem raise one incident."""
 
     def __init__(self, ports: SupervisorPorts, reporter: IncidentReporter) -> None:
+        self._ports = ports
         self._bus, self._store, self._clock, self._timings = ports
         self._incidents = ScheduleIncidents(ports.store, reporter, ports.timings)
         self._overdue = OverdueDetector(ports.store)
@@ -87,7 +87,7 @@ class ScheduleMonitor:
         """Look at all schedules."""
         now = self._clock.now()
         if self._swept_at is None or now - self._swept_at >= _SWEEP:
-            self._open |= await self._incidents.open_for_all()
+            self._open |= {each.fingerprint for each in await self._incidents.open_of(STOPPED, OVERDUE)}
             await self._incidents.close_orphans(now)
             self._swept_at = now
         await self._judge_ticking(now)
@@ -109,8 +109,7 @@ class ScheduleMonitor:
         self._open = (self._open & (wrong | unknown)) | {issue.fingerprint for issue in found}
 
     async def _without_scheduler(self, now: datetime) -> datetime | None:
-        """Return since when no scheduler consumes requests, if that is long enough and any schedule needs
-        one."""
+        """Return since when no scheduler consumes requests, if that is long and a schedule needs one."""
         self._requests = None
         backlog = self._requests = await self._bus.backlog(REQUESTS_QUEUE.name)
         if backlog.consumers or not await self._is_needed():
@@ -136,30 +135,21 @@ class ScheduleMonitor:
         to_pause = [issue for each in histories if (issue := failing_issue(each))]
         await self._incidents.raise_new([*found, *to_pause], now)
         # Raise before pausing: after a crash in between, the schedule is not paused and is looked at again.
-        await effects.publish(self._bus, [_pause_message(each, now) for each in to_pause], self._clock)
+        await self._ports.publish([_pause_message(each, now) for each in to_pause])
         wrong = {issue.fingerprint for issue in (*found, *to_pause)}
-        await self._incidents.close(_possible(histories) - wrong, now)
+        # The incidents of a paused one stay open until it is resumed.
+        kinds, names = (UNSUCCESSFUL, FAILING), [each.row.name for each in histories if not each.paused]
+        possible = {fingerprint_of(kind, name) for name in names for kind in kinds}
+        await self._incidents.close(possible - wrong, now)
         return len(watched) >= _BATCH_SIZE
 
     async def _unsuccessful(self, histories: Sequence[RunHistory], now: datetime) -> list[ScheduleIssue]:
-        """Find schedules without a recent success, except those that are over and whose last job
-        succeeded."""
+        """Find schedules without a recent success, unless they are over and their last job succeeded."""
         found = [(each, issue) for each in histories if (issue := unsuccessful_issue(each, now))]
         done = {each.row.name for each, _ in found if each.succeeded_last}
         rows = await self._store.schedules(done) if done else {}
         over = {name for name, row in rows.items() if is_over(row, now)}
         return [issue for each, issue in found if each.row.name not in over]
-
-
-def _possible(histories: Iterable[RunHistory]) -> set[str]:
-    """Return the incidents that these schedules may have. Those of a paused one stay open until it is
-    resumed."""
-    return {
-        fingerprint_of(kind, each.row.name)
-        for each in histories
-        if not each.paused
-        for kind in (UNSUCCESSFUL, FAILING)
-    }
 
 
 def _pause_message(issue: ScheduleIssue, now: datetime) -> Message:
@@ -203,8 +193,7 @@ class OverdueDetector:
 
 
 class ScheduleIncidents:
-    """Raises and closes incidents about schedules. An incident that another supervisor has raised is open
-    already."""
+    """Raises and closes incidents about schedules, unless another supervisor has done so."""
 
     def __init__(self, store: Store, reporter: IncidentReporter, timings: Timings) -> None:
         self._store, self._reporter, self._timings = store, reporter, timings
@@ -230,10 +219,8 @@ class ScheduleIncidents:
         if not fingerprints:
             return
         over = await self._open_among(fingerprints)
-        changes = [
-            IncidentChange(fingerprint=incident.fingerprint, at=now, close_reason=_WHY[incident.kind])
-            for incident in over
-        ]
+        whys = {incident.fingerprint: _WHY[incident.kind] for incident in over}
+        changes = [IncidentChange(fingerprint=name, at=now, close_reason=why) for name, why in whys.items()]
         if changes:
             await self._store.escalations.change_incidents(changes)
         for incident in over:
@@ -245,34 +232,25 @@ class ScheduleIncidents:
                 of=incident.subject,
             )
 
-    async def open_for_all(self) -> set[str]:
-        """Return the open incidents that every supervisor can judge at every look."""
-        return {incident.fingerprint for incident in await self._open(STOPPED, OVERDUE)}
-
     async def close_orphans(self, now: datetime) -> None:
         """Close the incidents of schedules that nobody watches any longer."""
-        incidents = await self._open(FAILING, UNSUCCESSFUL)
+        incidents = await self.open_of(FAILING, UNSUCCESSFUL)
         rows = await self._store.schedules({incident.subject for incident in incidents}) if incidents else {}
-        orphans = [
-            incident.fingerprint for incident in incidents if _is_over(incident, rows.get(incident.subject))
-        ]
+        orphans = [each.fingerprint for each in incidents if _is_over(each, rows.get(each.subject))]
         await self.close(orphans, now)
 
     async def _open_among(self, fingerprints: Collection[str]) -> list[IncidentRow]:
         return await self._store.escalations.incidents(IncidentFilter(fingerprints=fingerprints))
 
-    async def _open(self, *kinds: str) -> list[IncidentRow]:
-        return [
-            incident
-            for incident in await self._store.escalations.incidents(IncidentFilter(limit=_OPEN))
-            if incident.kind in kinds
-        ]
+    async def open_of(self, *kinds: str) -> list[IncidentRow]:
+        incidents = await self._store.escalations.incidents(IncidentFilter(limit=_OPEN))
+        return [incident for incident in incidents if incident.kind in kinds]
 
     async def _with_causes(self, issues: Sequence[ScheduleIssue], now: datetime) -> list[ScheduleIssue]:
         """Explain missing successes; the causes are looked up only when an incident is raised."""
         if not any(each.kind == UNSUCCESSFUL for each in issues):
             return list(issues)
-        served = schedule_health.served_queues(await self._store.agents(), now, self._timings.lease)
+        served = served_queues(await self._store.agents(), now, self._timings.lease)
         holding = OpenBreakers(await self._store.breakers())
         explained: list[ScheduleIssue] = []
         for place, each in enumerate(issues):
@@ -283,9 +261,8 @@ class ScheduleIncidents:
             tick = next((tick for tick in ticks if tick.job_id is not None), None)
             jobs = await self._store.jobs_by_id([tick.job_id]) if tick and tick.job_id else {}
             job = next(iter(jobs.values()), None)
-            explained.append(
-                with_cause(each, schedule_health.explain_missing_success(tick, job, served, holding, now))
-            )
+            cause = explain_missing_success(tick, job, served, holding, now)
+            explained.append(with_cause(each, cause))
         return explained
 
     async def _with_types(self, issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:

@@ -21,7 +21,6 @@ from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.logs import get_logger
 from warrener_store.agents.rows import AgentRow
 from warrener_store.incidents.rows import RaisedIncident
-from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.signals import supervisor_event
 from warrener_supervisor.effects import SupervisorPorts
@@ -46,8 +45,7 @@ class MonitoredQueue(NamedTuple):
 
 
 def monitored_queues(agents: Iterable[AgentRow], queues: Iterable[str]) -> list[MonitoredQueue]:
-    """Return the queues that need a consumer: those of the scheduler, and those that agents serve or job
-    types name."""
+    """Return the queues that need a consumer: the scheduler's, and those of agents or job types."""
     served = {*queues, *(queue for agent in agents for queue in agent.queues)}
     return [
         MonitoredQueue(REQUESTS_QUEUE.name, "scheduler"),
@@ -58,8 +56,7 @@ def monitored_queues(agents: Iterable[AgentRow], queues: Iterable[str]) -> list[
 
 
 def draining_queues(agents: Iterable[AgentRow], seen_since: datetime) -> set[str]:
-    """Return the queues whose living agents drain: they consume nothing until their running jobs have ended,
-    and that is no fault."""
+    """Return the queues whose living agents drain: these rightly consume nothing until they end."""
     return {
         dispatch_queue(queue).name
         for agent in agents
@@ -74,6 +71,7 @@ class ServiceMonitor:
     def __init__(
         self, ports: SupervisorPorts, coverage: HeartbeatCoverage, reporter: IncidentReporter
     ) -> None:
+        self._ports = ports
         self._bus, self._store, self._clock, self._timings = ports
         self._coverage, self._reporter = coverage, reporter
         self._alarms = AlarmDetector(ports.timings)
@@ -115,9 +113,8 @@ class ServiceMonitor:
         await self._reporter.raise_incidents(
             [*map(_lost_incident, lost), *map(_unresponsive_incident, unresponsive)]
         )
-        news: list[Event[Any]] = [*lost, *unresponsive]
-        self._unpublished += map(build_message, news)
-        await effects.publish(self._bus, self._unpublished, self._clock)
+        self._unpublished += [*map(build_message, lost), *map(build_message, unresponsive)]
+        await self._ports.publish(self._unpublished)
         self._unpublished = []
 
 
@@ -145,24 +142,15 @@ class AlarmDetector:
         self, backlogs: Mapping[MonitoredQueue, QueueStats], now: datetime
     ) -> list[ServiceUnresponsive]:
         """Return the queues in which messages have waited for long without a consumer."""
-        waiting = {
-            monitored: found.waiting
-            for monitored, found in backlogs.items()
-            if found.waiting and not found.consumers
-        }
-        queues = {monitored.queue for monitored in waiting}
+        waiting = {each: found.waiting for each, found in backlogs.items() if not found.consumers}
+        queues = {monitored.queue for monitored, count in waiting.items() if count}
         self._unconsumed = {queue: self._unconsumed.get(queue, now) for queue in queues}
-        self._unresponsive &= queues
-        fresh = [
-            (monitored, count)
-            for monitored, count in waiting.items()
-            if monitored.queue not in self._unresponsive
-            and now - self._unconsumed[monitored.queue] >= self._timings.no_consumer_timeout
-        ]
-        self._unresponsive |= {monitored.queue for monitored, _ in fresh}
+        patience, known = self._timings.no_consumer_timeout, self._unresponsive & queues
+        self._unresponsive = known | {queue for queue, at in self._unconsumed.items() if now - at >= patience}
         return [
             _unresponsive(monitored, count, self._unconsumed[monitored.queue], now)
-            for monitored, count in fresh
+            for monitored, count in waiting.items()
+            if monitored.queue in self._unresponsive - known
         ]
 
 
@@ -189,8 +177,7 @@ def _unresponsive(
 
 
 def _lost_incident(event: AgentLost) -> RaisedIncident:
-    """Make the incident of a lost agent; agents of the same queues share one, as a lost machine takes many of
-    them."""
+    """Make the incident of a lost agent; a lost machine takes many, so agents of the same queues share it."""
     data = event.data
     text = (
         f"agent {data.agent_id} on {data.host} has sent no heartbeat since {data.last_seen_at.isoformat()}; "

@@ -20,7 +20,6 @@ from warrener_store.statistics.rows import (
     CauseBucket,
     CauseKey,
     Deploy,
-    EndedJob,
     RollupPosition,
     SeriesBucket,
     SeriesKey,
@@ -141,9 +140,18 @@ class StatisticsKeeper:
             return False
         is_behind = len(jobs) == STEP_LIMIT
         await self._read_versions(job.agent_id for job in jobs if job.agent_id is not None)
-        increments = roll_up(jobs, self._history.version_of, await self._known_names(), now)
+        if self._names is None:
+            self._names = KnownNames(await self._statistics.series_names())
+        increments = roll_up(jobs, self._history.version_of, self._names, now)
         buckets, causes = add_to_stored(increments, *await self._stored(increments))
-        after = _position_behind(jobs[-1], position, None if is_behind else until)
+        last = jobs[-1]
+        after = RollupPosition(
+            revision=position.revision + 1,
+            finished_at=last.finished_at,
+            job_id=last.job_id,
+            # Others that ended at the same moment may follow in the next step.
+            complete_until=max(position.complete_until, last.finished_at - _INSTANT) if is_behind else until,
+        )
         if not await self._statistics.add_statistics(after, buckets, causes):
             _log.info("Another supervisor counted these jobs first.", action="statistics.overtaken")
             self._forget()
@@ -152,11 +160,6 @@ class StatisticsKeeper:
         self._buckets |= {bucket.key: bucket for bucket in buckets}
         self._causes |= {cause.key: cause for cause in causes}
         return is_behind
-
-    async def _known_names(self) -> KnownNames:
-        if self._names is None:
-            self._names = KnownNames(await self._statistics.series_names())
-        return self._names
 
     async def _stored(self, increments: Increments) -> tuple[list[SeriesBucket], list[CauseBucket]]:
         """Return the stored buckets to which these are added; those of the steps before are in memory."""
@@ -214,18 +217,5 @@ class StatisticsKeeper:
     def _is_drop_due(self, span: BucketSpan | None, retention: timedelta, now: datetime) -> bool:
         """True if buckets of this length, or deploys (None), are to be dropped."""
         dropped_at = self._dropped_at.get(span)
-        return dropped_at is None or now >= dropped_at + max(
-            retention / _DROPS_PER_RETENTION, _MIN_DROP_INTERVAL
-        )
-
-
-def _position_behind(
-    last: EndedJob, before: RollupPosition, complete_until: datetime | None
-) -> RollupPosition:
-    return RollupPosition(
-        revision=before.revision + 1,
-        finished_at=last.finished_at,
-        job_id=last.job_id,
-        # Others that ended at the same moment may follow in the next step.
-        complete_until=complete_until or max(before.complete_until, last.finished_at - _INSTANT),
-    )
+        interval = max(retention / _DROPS_PER_RETENTION, _MIN_DROP_INTERVAL)
+        return dropped_at is None or now >= dropped_at + interval

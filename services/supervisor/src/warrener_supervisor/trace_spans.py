@@ -29,8 +29,7 @@ class JobSpans:
         self._telemetry, self._clock = telemetry, clock
 
     def record_batch(self, batch: JobBatch, begun_at: datetime) -> TraceContext:
-        """Record the spans of a job's transitions, which were judged from `begun_at` on; return the context
-        of the last one."""
+        """Record the spans of a job's transitions, judged since `begun_at`; return the last context."""
         row = batch.first
         last = TraceContext(row.traceparent, row.tracestate)
         for entry, decision in batch.decisions:
@@ -111,9 +110,8 @@ class JobSpans:
             links.append(LinkTo(TraceContext(event.traceparent, event.tracestate), "taken over by"))
             now = event.data.started_at
             if event.data.agent_id == before.agent_id:  # after a restart: its second span has the identifier
-                span_id = attempt_span_id(
-                    before.job_id, before.attempt, f"{before.agent_id} {before.started_at.isoformat()}"
-                )
+                life = f"{before.agent_id} {before.started_at.isoformat()}"
+                span_id = attempt_span_id(before.job_id, before.attempt, life)
         elif isinstance(event, AttemptFailed) and event.data.error.kind is ErrorKind.LOST:
             now = max(before.started_at, min(event.data.finished_at, now))  # by our clock, as its start
         elif not isinstance(event, AttemptLost):
@@ -144,15 +142,8 @@ class JobSpans:
 
 @lru_cache(maxsize=1024)
 def _judgement(job_type: str, state: JobState, attempt: int, outcome: str, verdict: str) -> SpanShape:
-    return names.JUDGE.shape(
-        job_type,
-        {
-            names.JOB_STATE: state.value,
-            names.ATTEMPT: attempt,
-            names.OUTCOME: outcome,
-            names.VERDICT: verdict,
-        },
-    )
+    judged = {names.JOB_STATE: state.value, names.ATTEMPT: attempt}
+    return names.JUDGE.shape(job_type, {**judged, names.OUTCOME: outcome, names.VERDICT: verdict})
 
 
 def _parent(event: Event[Any], otherwise: TraceContext) -> TraceContext:

@@ -22,9 +22,8 @@ from warrener_runtime.logs import get_logger
 from warrener_store.incidents.rows import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.jobs.views import FIRST_ID, REFUSAL_REPORTED
-from warrener_supervisor import effects
 from warrener_supervisor.decisions.signals import job_event
-from warrener_supervisor.effects import SupervisorPorts
+from warrener_supervisor.effects import SupervisorPorts, publish_again
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.trace_spans import JobSpans
 
@@ -56,7 +55,8 @@ class UnpublishedDispatcher:
     """Publishes the dispatches that the store keeps for queues that refused them."""
 
     def __init__(self, ports: SupervisorPorts, reporter: IncidentReporter, *, spans: JobSpans) -> None:
-        self._bus, self._store, self._clock, self._timings = ports
+        self._ports = ports
+        _, self._store, self._clock, self._timings = ports
         self._reporter, self._spans = reporter, spans
         self._notices = WaitingNotices(ports)
         self._queues: dict[str, _RefusingQueue] = {}
@@ -72,13 +72,8 @@ class UnpublishedDispatcher:
             if queue.retry_at is None or now >= queue.retry_at:
                 await self._publish(name, queue)
         await self._name_refusing()
-        await self._notices.publish(
-            {
-                name: queue.refused_since
-                for name, queue in self._queues.items()
-                if queue.named and queue.refused_since
-            }
-        )
+        since = {name: queue.refused_since for name, queue in self._queues.items() if queue.named}
+        await self._notices.publish({name: at for name, at in since.items() if at is not None})
 
     async def check(self) -> None:
         """Raise NotReady, naming the queues that have taken nothing for some time."""
@@ -91,9 +86,7 @@ class UnpublishedDispatcher:
             rows = await self._store.unpublished_jobs(name, now - self._timings.unpublished_grace, queue.size)
             if not rows:
                 return
-            published, refused = await effects.publish_again(
-                self._bus, self._store, self._clock, rows, self._spans
-            )
+            published, refused = await publish_again(self._ports, rows, self._spans)
             if not published:
                 return  # another supervisor has just published these, which says nothing about the queue
             if refused:
@@ -114,13 +107,11 @@ class UnpublishedDispatcher:
 
     async def _name_refusing(self) -> None:
         """Raise an incident for each queue that has taken nothing for some time, once."""
-        now = self._clock.now()
+        now, patience = self._clock.now(), self._timings.no_consumer_timeout
         fresh = {
-            name: queue.refused_since
+            name: since
             for name, queue in self._queues.items()
-            if not queue.named
-            and queue.refused_since
-            and now - queue.refused_since >= self._timings.no_consumer_timeout
+            if not queue.named and (since := queue.refused_since) and now - since >= patience
         }
         if not fresh:
             return
@@ -166,7 +157,8 @@ class _Position:
 
 class WaitingNotices:
     def __init__(self, ports: SupervisorPorts) -> None:
-        self._bus, self._store, self._clock, _ = ports
+        self._ports = ports
+        _, self._store, self._clock, _ = ports
         self._positions: dict[str, _Position] = {}
 
     async def publish(self, refusing: Mapping[str, datetime]) -> None:
@@ -204,9 +196,7 @@ class WaitingNotices:
             return
         applied = await self._store.save_jobs([Save(row) for row in marked])
         mine = [row for row in marked if row.job_id in applied]
-        await effects.publish(
-            self._bus, [message for row in mine for message in _messages(row, since, now)], self._clock
-        )
+        await self._ports.publish([message for row in mine for message in _messages(row, since, now)])
         _log.info(
             "Requesters were notified that jobs wait.", action="waiting_notices.published", jobs=len(mine)
         )
@@ -214,22 +204,14 @@ class WaitingNotices:
 
 def _messages(row: JobRow, since: datetime, now: datetime) -> list[Message]:
     """Render `job.waiting` for subscribers and for each reply address."""
-    event = job_event(
-        JobWaiting,
-        row,
-        f"{row.attempt}:waiting",
-        now,
-        JobWaitingData(
-            job_id=row.job_id,
-            job_type=row.job_type,
-            attempt=row.attempt,
-            queue=row.queue,
-            reason=(
-                f"dispatch queue {row.queue} takes no messages since {since.isoformat(timespec='seconds')}:"
-                " it is full or without a quorum; the job runs once the queue takes it"
-            ),
-            since=since,
-        ),
+    data = JobWaitingData(
+        job_id=row.job_id,
+        job_type=row.job_type,
+        attempt=row.attempt,
+        queue=row.queue,
+        reason=f"dispatch queue {row.queue} takes no messages since {since.isoformat(timespec='seconds')}:"
+        " it is full or without a quorum; the job runs once the queue takes it",
+        since=since,
     )
-    to_all = build_message(event)
+    to_all = build_message(job_event(JobWaiting, row, f"{row.attempt}:waiting", now, data))
     return [to_all, *(as_reply(to_all, address) for address in row.watchers)]

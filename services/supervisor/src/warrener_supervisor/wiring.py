@@ -7,8 +7,8 @@ import socket
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
-from warrener_contracts.messages import Message
 from warrener_contracts.registry import build_models
 from warrener_contracts.topology import (
     DEAD_QUEUE,
@@ -26,6 +26,7 @@ from warrener_runtime.bus.port import DeclarationForbidden
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.health import current_refusals
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
+from warrener_runtime.lifecycle.consumer import Handle
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.lifecycle.declaring import declare_pieces
 from warrener_runtime.lifecycle.listener import consume_commands
@@ -35,12 +36,10 @@ from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import STORE_DURATION
 from warrener_store import Store, StoreNotMigrated, open_store
 from warrener_store.databases.address import StoreUrlError
-from warrener_store.incidents.rows import TOPOLOGY_REFUSED
+from warrener_store.incidents.rows import TOPOLOGY_REFUSED, refused_pieces
 from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.logs.rows import LogLimit
 from warrener_store.parked.crashed_readers import StoredTries
-from warrener_store.store import StateStore
-from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.commands import supervisor_inbox
 from warrener_supervisor.dead_letters import DeadLetterConsumer
@@ -54,7 +53,8 @@ from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatConsumer, Hear
 from warrener_supervisor.heartbeat_sentinel import HeartbeatSentinel
 from warrener_supervisor.log_consumer import LogConsumer
 from warrener_supervisor.loss_detector import LossDetector
-from warrener_supervisor.metrics import SupervisorMetrics
+from warrener_supervisor.metrics import INTERVAL as GAUGES_INTERVAL
+from warrener_supervisor.metrics import StoreGauges, SupervisorMetrics
 from warrener_supervisor.redispatch import Redispatcher
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
@@ -63,8 +63,6 @@ from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.statistics import INTERVAL as STATISTICS_INTERVAL
 from warrener_supervisor.statistics import StatisticsKeeper
 from warrener_supervisor.status_consumer import StatusConsumer
-from warrener_supervisor.store_gauges import INTERVAL as GAUGES_INTERVAL
-from warrener_supervisor.store_gauges import StoreGauges
 from warrener_supervisor.trace_spans import JobSpans
 from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
@@ -102,19 +100,22 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
     `policies`: the file that the settings name, if it is open already.
     """
-    timings = timings_from(settings)
-    ports = SupervisorPorts(bus, store, clock, timings)
-    breakers, reporter = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
-    metrics = SupervisorMetrics(telemetry.metrics)
-    inbox = supervisor_inbox(
-        bus,
-        clock,
-        settings.batch_limit,
-        breakers=breakers,
-        incidents=reporter,
-        requeuer=ParkedMessageRequeuer(bus, store),
+    timings = Timings(
+        lease=timedelta(seconds=settings.supervisor_agent_timeout),
+        look=timedelta(seconds=settings.supervisor_watchdog_interval),
+        delay_grace=timedelta(seconds=settings.supervisor_delay_grace),
+        timeout_grace=timedelta(seconds=settings.supervisor_timeout_grace),
     )
-    replica = _replica(entropy)
+    ports = SupervisorPorts(bus, store, clock, timings)
+    breakers, reporter = BreakerMonitor(ports), IncidentReporter(store.escalations, clock)
+    metrics = SupervisorMetrics(telemetry.metrics)
+    requeuer = ParkedMessageRequeuer(bus, store)
+    inbox = supervisor_inbox(
+        ports, settings.batch_limit, breakers=breakers, incidents=reporter, requeuer=requeuer
+    )
+    # No other process has had this name, for its queue of heartbeats.
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
+    replica = f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
     heartbeats = heartbeats_queue(replica)
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
     spans = JobSpans(telemetry, clock)
@@ -142,96 +143,62 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         max_events=settings.batch_limit,
     )
     log_limit = LogLimit(settings.supervisor_log_lines_limit, settings.supervisor_log_size_limit)
-    log_consumer = LogConsumer(bus, store, clock, log_limit, max_events=settings.batch_limit)
-    dead_letters = DeadLetterConsumer(bus, store, clock, metrics=metrics, max_events=settings.batch_limit)
+    log_consumer = LogConsumer(ports, log_limit, max_events=settings.batch_limit)
+    dead_letters = DeadLetterConsumer(ports, metrics, max_events=settings.batch_limit)
     tries = StoredTries(store, clock.now, metrics.record_parked)
-    consumer = partial(Consumer, clock=clock, probe=store.ping, metrics=telemetry.metrics)
+    lifecycle: dict[str, Any] = {"clock": clock, "probe": store.ping, "metrics": telemetry.metrics}
+
+    def consumer(name: str, queue: str, handle: Handle, prefetch: int, **options: Any) -> Consumer:
+        handler = IsolatingHandler(queue, handle, tries)
+        return Consumer(name, bus, queue, prefetch, handler, **lifecycle, **options)
+
     heartbeat_loop = consumer(
-        "presence",
-        bus,
-        heartbeats.name,
-        _BEATS_AT_ONCE,
-        IsolatingHandler(heartbeats.name, heartbeat_consumer.handle, tries),
-        own_queue=True,
+        "presence", heartbeats.name, heartbeat_consumer.handle, _BEATS_AT_ONCE, own_queue=True
     )
     coverage = HeartbeatCoverage(
         lambda: heartbeat_loop.live and sentinel.proves and heartbeat_consumer.keeps_up and clock.trusted,
         lambda: heartbeat_loop.epoch,
         timings,
     )
-    loss_detector = LossDetector(ports, entropy, tracker, coverage)
-    watchdog = Watchdog(ports)
-    redispatch = Redispatcher(ports, spans=spans)
-    unpublished = UnpublishedDispatcher(ports, reporter, spans=spans)
-    service_monitor = ServiceMonitor(ports, coverage, reporter)
-    keeper = TopologyKeeper(bus, store, reporter, [heartbeats])
-    schedules = ScheduleMonitor(ports, reporter)
-
-    gauges = StoreGauges(bus, store, clock, telemetry.metrics, metrics, holder=replica, lease=timings.lease)
-
-    async def publish(messages: Sequence[Message]) -> None:
-        await effects.publish(bus, messages, clock)
-
-    escalation = EscalationRunner(
-        store,
-        publish,
-        (policies or EscalationFile(settings.supervisor_escalation_file)).current,
-        clock=clock,
-        entropy=entropy,
-    )
-    judging = partial(Loop, clock=clock, judges_time=True)
+    keeper = TopologyKeeper(ports, reporter, [heartbeats])
+    gauges = StoreGauges(ports, telemetry.metrics, metrics, holder=replica)
+    file = policies or EscalationFile(settings.supervisor_escalation_file)
+    escalation = EscalationRunner(store, ports.publish, file.current, clock=clock, entropy=entropy)
+    judging, looks = partial(Loop, clock=clock, judges_time=True), settings.supervisor_watchdog_interval
     return Group(
         Resource("topology", keeper.declare_all),
         # Before the consumers: a job that dies afterwards died under these policies.
         Resource("policies", escalation.load_policies),
         consumer(
             "observe",
-            bus,
             STATUS_QUEUE.name,
+            status_consumer.handle,
             2 * settings.supervisor_status_prefetch,
-            IsolatingHandler(STATUS_QUEUE.name, status_consumer.handle, tries),
             max_batch_size=settings.supervisor_status_prefetch,
         ),
         heartbeat_loop,
         sentinel,
-        consume_commands(
-            SUPERVISOR_COMMANDS.name,
-            inbox.receive,
-            bus,
-            tries=tries,
-            clock=clock,
-            probe=store.ping,
-            metrics=telemetry.metrics,
-        ),
+        consume_commands(SUPERVISOR_COMMANDS.name, inbox.receive, bus, tries=tries, **lifecycle),
         *(
-            consumer(
-                f"bury {queue.name}",
-                bus,
-                queue.name,
-                _BURIALS_AT_ONCE,
-                IsolatingHandler(queue.name, dead_letters.handle, tries),
-            )
+            consumer(f"bury {queue.name}", queue.name, dead_letters.handle, _BURIALS_AT_ONCE)
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
-        consumer(
-            "logs",
-            bus,
-            LOGS_QUEUE.name,
-            _LOGS_PREFETCH,
-            IsolatingHandler(LOGS_QUEUE.name, log_consumer.handle, tries),
-            max_batch_size=_LOGS_AT_ONCE,
-        ),
+        consumer("logs", LOGS_QUEUE.name, log_consumer.handle, _LOGS_PREFETCH, max_batch_size=_LOGS_AT_ONCE),
         Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
-        judging("breakers", breakers.run_once, every=settings.supervisor_watchdog_interval),
-        judging("escalation", escalation.run_once, every=settings.supervisor_watchdog_interval),
-        judging("watchdog", watchdog.run_once, every=settings.supervisor_watchdog_interval),
-        judging("unpublished jobs", unpublished.run_once, every=_UNPUBLISHED_EVERY),
-        judging("redispatch", redispatch.run_once, every=_COMPARE_EVERY),
+        judging("breakers", breakers.run_once, every=looks),
+        judging("escalation", escalation.run_once, every=looks),
+        judging("watchdog", Watchdog(ports).run_once, every=looks),
+        judging(
+            "unpublished jobs",
+            UnpublishedDispatcher(ports, reporter, spans=spans).run_once,
+            every=_UNPUBLISHED_EVERY,
+        ),
+        judging("redispatch", Redispatcher(ports, spans=spans).run_once, every=_COMPARE_EVERY),
         Loop("topology", keeper.run_once, every=_DECLARE_EVERY, clock=clock),
         Loop("hearing", partial(_sample, coverage, clock), every=TICK, clock=clock),
-        judging("losses", loss_detector.run_once, every=settings.supervisor_watchdog_interval),
-        judging("alert", service_monitor.run_once, every=_ALERT_EVERY),
-        judging("schedules", schedules.run_once, every=_ALERT_EVERY),
+        judging("losses", LossDetector(ports, entropy, tracker, coverage).run_once, every=looks),
+        judging("alert", ServiceMonitor(ports, coverage, reporter).run_once, every=_ALERT_EVERY),
+        judging("schedules", ScheduleMonitor(ports, reporter).run_once, every=_ALERT_EVERY),
         DutyLoop("statistics", StatisticsKeeper(store, clock, holder=replica), STATISTICS_INTERVAL, clock),
         *([DutyLoop("gauges", gauges, GAUGES_INTERVAL, clock)] if telemetry.metrics.enabled else []),
         name=NAME,
@@ -247,17 +214,15 @@ class TopologyKeeper:
     again.
     """
 
-    def __init__(
-        self, bus: Bus, store: StateStore, reporter: IncidentReporter, own: Sequence[Queue] = ()
-    ) -> None:
+    def __init__(self, ports: SupervisorPorts, reporter: IncidentReporter, own: Sequence[Queue] = ()) -> None:
         """`own`: exclusive queues of this supervisor, whose bindings are made again too."""
-        self._bus, self._store, self._reporter, self._own = bus, store, reporter, own
+        self._bus, self._store, self._clock, _ = ports
+        self._reporter, self._own = reporter, own
         self._next = 0
         self._refused: set[str] = set()
 
     async def declare_all(self) -> None:
-        """Declare everything at the start, as far as it is permitted. Raises TopologyMismatch for a piece
-        that differs."""
+        """Declare everything, as far as it is permitted. Raises TopologyMismatch if a piece differs."""
         try:
             await self._bus.declare(TOPOLOGY.with_queues(self._own))
         except DeclarationForbidden:
@@ -280,11 +245,9 @@ class TopologyKeeper:
                 error=refused[piece],
             )
         self._refused = set(refused)
-        texts = {
-            piece: f"{text}; `warrener topology --check` compares all pieces"
-            for piece, text in refused.items()
-        }
-        await self._reporter.raise_refused_pieces(texts | current_refusals())
+        hint = "; `warrener topology --check` compares all pieces"
+        texts = {piece: f"{text}{hint}" for piece, text in refused.items()}
+        await self._reporter.raise_incidents(refused_pieces(texts | current_refusals(), self._clock.now()))
 
     async def _some_queues(self) -> list[str]:
         queues = sorted({row.queue for row in (await self._store.job_types()).values()})
@@ -309,21 +272,6 @@ class DutyLoop(Loop):
 
 async def _sample(coverage: HeartbeatCoverage, clock: Clock) -> None:
     coverage.sample(clock.monotonic())
-
-
-def _replica(entropy: Entropy) -> str:
-    """Return a name that no other process has had, for its queue of heartbeats."""
-    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
-    return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
-
-
-def timings_from(settings: SupervisorSettings) -> Timings:
-    return Timings(
-        lease=timedelta(seconds=settings.supervisor_agent_timeout),
-        look=timedelta(seconds=settings.supervisor_watchdog_interval),
-        delay_grace=timedelta(seconds=settings.supervisor_delay_grace),
-        timeout_grace=timedelta(seconds=settings.supervisor_timeout_grace),
-    )
 
 
 async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import BOOM, NOW, failed, make, overdue, released
+from services.supervisor.tests.stage import BOOM, NOW, attempt_of, failed, judged, make, overdue, released
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind, Event
@@ -27,9 +26,9 @@ OPEN = state_machine.open_breaker(None, NAME, POLICY, "too much fails", NOW)
 HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
 
 
-def judged(row_state: JobState, event: Event[Any], *rows: BreakerRow) -> JobTransition:
+def behind(row_state: JobState, event: Event[Any], *rows: BreakerRow) -> JobTransition:
     context = JudgeContext(NOW, Timings(), holding=OpenBreakers(rows))
-    return event_factory.judged(make(row_state, policy=NEEDS_IT), event, context)
+    return judged(make(row_state, policy=NEEDS_IT), event, context)
 
 
 class TestWindow:
@@ -99,40 +98,39 @@ class TestTurns:
 
 class TestJudgement:
     def test_a_failure_while_it_is_open_is_not_charged_and_the_job_is_put_off(self) -> None:
-        decision = judged(JobState.RUNNING, failed(), OPEN)
+        decision = behind(JobState.RUNNING, failed(), OPEN)
         row = decision.row
         assert (row.state, row.failures, row.attempt) == (JobState.RETRYING, 0, 2)
         assert row.wake_at == NOW + RECHECK_INTERVAL
         assert is_stored_only(row, NOW, Timings()), "no delay queue wakes it"
-        assert decision.attempt is not None
-        assert decision.attempt.verdict == f"not charged, held back: {NAME} is open"
+        assert attempt_of(decision).verdict == f"not charged, held back: {NAME} is open"
 
     def test_the_failure_of_a_probe_is_charged_like_any_other(self) -> None:
-        assert judged(JobState.RUNNING, failed(), HALF_OPEN).row.failures == 1
-        assert judged(JobState.RUNNING, failed()).row.failures == 1
+        assert behind(JobState.RUNNING, failed(), HALF_OPEN).row.failures == 1
+        assert behind(JobState.RUNNING, failed()).row.failures == 1
 
     @pytest.mark.parametrize("kind", [ErrorKind.BAD_ARGUMENTS, ErrorKind.BAD_RESULT])
     def test_what_is_the_fault_of_the_job_itself_is_charged(self, kind: ErrorKind) -> None:
         error = ErrorInfo(kind=kind, type="x", message="x")
-        assert judged(JobState.RUNNING, failed(error=error), OPEN).row.failures == 1
+        assert behind(JobState.RUNNING, failed(error=error), OPEN).row.failures == 1
 
     def test_what_no_retry_can_mend_is_dead_all_the_same(self) -> None:
         final = BOOM.model_copy(update={"retryable": False})
-        assert judged(JobState.RUNNING, failed(error=final), OPEN).row.state is JobState.DEAD
+        assert behind(JobState.RUNNING, failed(error=final), OPEN).row.state is JobState.DEAD
 
     def test_what_an_agent_gives_back_waits_for_the_breaker(self) -> None:
-        row = judged(JobState.QUEUED, released(), OPEN).row
+        row = behind(JobState.QUEUED, released(), OPEN).row
         assert (row.state, row.failures, row.wake_at) == (JobState.RETRYING, 0, NOW + RECHECK_INTERVAL)
 
     def test_a_retry_that_is_due_goes_on_unless_a_breaker_is_open(self) -> None:
-        assert judged(JobState.RETRYING, overdue(), OPEN).row.wake_at == NOW + RECHECK_INTERVAL
-        assert judged(JobState.RETRYING, overdue()).row.state is JobState.QUEUED
+        assert behind(JobState.RETRYING, overdue(), OPEN).row.wake_at == NOW + RECHECK_INTERVAL
+        assert behind(JobState.RETRYING, overdue()).row.state is JobState.QUEUED
 
     def test_a_retry_that_is_not_due_yet_is_looked_at_when_it_is(self) -> None:
-        row = judged(JobState.RUNNING, failed(), HALF_OPEN).row
+        row = behind(JobState.RUNNING, failed(), HALF_OPEN).row
         assert row.wake_at == row.due_at
         assert is_stored_only(row, NOW, Timings())
 
     def test_other_job_types_do_not_notice(self) -> None:
         other = state_machine.open_breaker(None, "dependency:weather", POLICY, "too much fails", NOW)
-        assert judged(JobState.RUNNING, failed(), other).row.failures == 1
+        assert behind(JobState.RUNNING, failed(), other).row.failures == 1

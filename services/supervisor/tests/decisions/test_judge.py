@@ -8,8 +8,28 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import AT, NOW, OF_SIGNAL, judged, make
+from services.supervisor.tests.stage import (
+    AT,
+    NOW,
+    OF_SIGNAL,
+    STARTED,
+    attempt_of,
+    cancel,
+    dead_letter_of,
+    deadline,
+    failed,
+    ignored,
+    judged,
+    lost,
+    make,
+    overdue,
+    released,
+    snoozed,
+    started,
+    stopped,
+    succeeded,
+    withdrawn,
+)
 from tests.conformance.job_rules import broken_job_rule
 
 from warrener_contracts import state_machine
@@ -106,12 +126,11 @@ def test_along_any_history_a_job_keeps_its_promises(
         assert broken_job_rule(row) is None
         assert (decision.dead_letter is not None) == (row.state is JobState.DEAD)
         if row.attempt > before.attempt:
-            assert decision.attempt is not None
-            assert decision.attempt.attempt == before.attempt
+            assert attempt_of(decision).attempt == before.attempt
             assert Notification.DISPATCH in decision.notifications
         if decision.attempt is not None:
-            assert decision.attempt.attempt not in ended, "an attempt ends once"
-            ended.add(decision.attempt.attempt)
+            assert attempt_of(decision).attempt not in ended, "an attempt ends once"
+            ended.add(attempt_of(decision).attempt)
         assert (Notification.FINISHED in decision.notifications) == row.state.terminal
         if row.state is JobState.RETRYING and row.due_at and row.attempt > before.attempt:
             assert row.due_at >= now
@@ -153,7 +172,7 @@ def _queued(policy: JobPolicy) -> JobRow:
 def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
     if signal is Signal.FAILED:
         error = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom", retryable=mendable)
-        return event_factory.failed(attempt, error)
+        return failed(attempt, error)
     return OF_SIGNAL[signal](attempt)
 
 
@@ -161,13 +180,12 @@ def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
 
 
 def test_a_failure_is_tried_again_after_its_backoff() -> None:
-    decision = judged(make(JobState.RUNNING), event_factory.failed())
+    decision = judged(make(JobState.RUNNING), failed())
     row = decision.row
     assert (row.state, row.attempt, row.failures, row.agent_id) == (JobState.RETRYING, 2, 1, None)
     assert row.due_at == NOW + timedelta(seconds=1)
     assert row.wake_at == NOW + timedelta(seconds=16)
-    assert decision.attempt is not None
-    assert decision.attempt.outcome is AttemptOutcome.FAILED
+    assert attempt_of(decision).outcome is AttemptOutcome.FAILED
     assert decision.notifications == {Notification.DISPATCH, Notification.RETRYING}
 
 
@@ -180,36 +198,25 @@ def test_a_failure_is_tried_again_after_its_backoff() -> None:
     ],
 )
 def test_a_delay_requested_by_the_handler_wins(seconds: int, due_in: timedelta, wakes_in: timedelta) -> None:
-    row = judged(make(JobState.RUNNING), event_factory.failed(retry_after_seconds=seconds)).row
+    row = judged(make(JobState.RUNNING), failed(retry_after_seconds=seconds)).row
     assert (row.due_at, row.wake_at) == (NOW + due_in, NOW + wakes_in)
 
 
 def test_the_last_failure_is_death() -> None:
-    decision = judged(make(JobState.RUNNING, attempt=3, failures=2), event_factory.failed(3))
+    decision = judged(make(JobState.RUNNING, attempt=3, failures=2), failed(3))
     assert decision.row.state is JobState.DEAD
-    assert decision.dead_letter is not None
-    assert "3 attempts are used up" in decision.dead_letter.reason
+    assert "3 attempts are used up" in dead_letter_of(decision).reason
     assert decision.notifications == {Notification.FINISHED, Notification.DEAD}
 
 
 def test_a_released_attempt_is_given_to_another_at_once_and_not_charged() -> None:
-    decision = judged(make(JobState.RUNNING), event_factory.released())
+    decision = judged(make(JobState.RUNNING), released())
     row = decision.row
     assert (row.state, row.attempt, row.failures, row.due_at) == (JobState.RETRYING, 2, 0, NOW)
     assert decision.notifications == {Notification.DISPATCH}
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        event_factory.failed,
-        event_factory.snoozed,
-        event_factory.lost,
-        event_factory.released,
-        event_factory.stopped,
-        event_factory.withdrawn,
-    ],
-)
+@pytest.mark.parametrize("word", [failed, snoozed, lost, released, stopped, withdrawn])
 def test_what_was_requested_to_be_cancelled_is_not_tried_again(word: Any) -> None:
     row = make(JobState.RUNNING, cancel_reason="no need")
     assert judged(row, word()).row.state is JobState.CANCELLED
@@ -217,18 +224,18 @@ def test_what_was_requested_to_be_cancelled_is_not_tried_again(word: Any) -> Non
 
 def test_a_result_that_was_there_before_the_cancel_counts() -> None:
     row = make(JobState.RUNNING, cancel_reason="no need")
-    assert judged(row, event_factory.succeeded(result=7)).row.result == 7
+    assert judged(row, succeeded(result=7)).row.result == 7
 
 
 def test_cancelling_what_runs_waits_for_its_agent() -> None:
-    decision = judged(make(JobState.RUNNING), event_factory.cancel("me"))
+    decision = judged(make(JobState.RUNNING), cancel("me"))
     assert decision.row.state is JobState.RUNNING
     assert (decision.row.cancel_reason, decision.row.watchers) == ("requested", ("me",))
     assert decision.notifications == {Notification.CANCEL}
 
 
 def test_cancelling_what_is_over_answers_the_asker_alone() -> None:
-    decision = judge(make(JobState.SUCCEEDED), event_factory.cancel("me"), AT)
+    decision = judge(make(JobState.SUCCEEDED), cancel("me"), AT)
     assert decision == NoChange("the job has succeeded already", frozenset(), "me")
 
 
@@ -238,19 +245,15 @@ def test_cancelling_what_is_over_answers_the_asker_alone() -> None:
 @pytest.mark.parametrize(
     ("not_in_heartbeat", "seen", "is_lost"),
     [
-        pytest.param(False, event_factory.STARTED, True, id="as silent as it was said to be"),
-        pytest.param(
-            False, event_factory.STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"
-        ),
-        pytest.param(
-            True, event_factory.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"
-        ),
+        pytest.param(False, STARTED, True, id="as silent as it was said to be"),
+        pytest.param(False, STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"),
+        pytest.param(True, STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
     ],
 )
 def test_a_loss_counts_unless_its_agent_was_seen_since(
     *, not_in_heartbeat: bool, seen: datetime, is_lost: bool
 ) -> None:
-    event = event_factory.lost()
+    event = lost()
     event = event.model_copy(
         update={"data": event.data.model_copy(update={"not_in_heartbeat": not_in_heartbeat})}
     )
@@ -260,35 +263,31 @@ def test_a_loss_counts_unless_its_agent_was_seen_since(
 
 def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since() -> None:
     at = NOW - timedelta(seconds=5)
-    event = event_factory.lost().model_copy(update={"time": at})
-    assert isinstance(judge(make(JobState.RUNNING, updated_at=NOW), event, AT), NoChange)
+    event = lost().model_copy(update={"time": at})
+    assert ignored(make(JobState.RUNNING, updated_at=NOW), event)
     assert isinstance(judge(make(JobState.RUNNING, updated_at=at), event, AT), JobTransition)
-    assert isinstance(judge(make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event, AT), NoChange)
+    assert ignored(make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event)
 
 
 # -- a loss that was none ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("report", [event_factory.snoozed, event_factory.stopped, event_factory.failed])
+@pytest.mark.parametrize("report", [snoozed, stopped, failed])
 def test_an_attempt_whose_end_is_reported_was_not_lost(report: Callable[[int], Event[Any]]) -> None:
-    retrying = judged(make(JobState.RUNNING), event_factory.lost()).row
+    retrying = judged(make(JobState.RUNNING), lost()).row
     assert (retrying.losses, retrying.attempt) == (1, 2)
     spared = judged(retrying, report(1)).row
-    failures = 1 if report is event_factory.failed else 0
+    failures = 1 if report is failed else 0
     assert (spared.losses, spared.failures, spared.attempt, spared.error) == (0, failures, 2, None)
-    assert isinstance(judge(spared, report(1), AT), NoChange), "once"
+    assert ignored(spared, report(1)), "once"
 
 
 def test_only_the_charge_for_that_attempt_is_taken_back() -> None:
-    row = judged(make(JobState.RUNNING), event_factory.lost()).row
-    row = judged(row, event_factory.lost(2)).row
-    assert isinstance(judge(row, event_factory.failed(1, agent="agent-2"), AT), NoChange), (
-        "it was not agent-2's"
-    )
-    assert isinstance(judge(row, event_factory.released(2), AT), NoChange), (
-        "given back: not known to have run on"
-    )
-    spared = judged(row, event_factory.stopped(2)).row
+    row = judged(make(JobState.RUNNING), lost()).row
+    row = judged(row, lost(2)).row
+    assert ignored(row, failed(1, agent="agent-2")), "it was not agent-2's"
+    assert ignored(row, released(2)), "given back: not known to have run on"
+    spared = judged(row, stopped(2)).row
     assert (spared.losses, spared.attempt) == (1, 3)
     assert spared.error is not None
     assert [death[:16] for death in spared.error.crashes] == ["attempt 1: lost:"]
@@ -297,21 +296,21 @@ def test_only_the_charge_for_that_attempt_is_taken_back() -> None:
 def test_a_failure_reported_by_one_who_no_longer_holds_the_attempt_is_passed_over() -> None:
     row = make(JobState.RUNNING, agent_id="agent-2")
     earlier, later = NOW - timedelta(minutes=1), NOW - timedelta(seconds=1)
-    assert isinstance(judge(row, event_factory.failed(agent="agent-1", at=earlier), AT), NoChange)
-    assert isinstance(judge(row, event_factory.failed(agent="agent-3", at=later), AT), JobTransition)
+    assert ignored(row, failed(agent="agent-1", at=earlier))
+    assert isinstance(judge(row, failed(agent="agent-3", at=later), AT), JobTransition)
 
 
 def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it() -> None:
     row = make(JobState.RUNNING, agent_id="agent-1")
-    taken = judged(row, event_factory.started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
+    taken = judged(row, started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
     assert taken.agent_id == "agent-2"
-    assert isinstance(judge(taken, event_factory.started(agent="agent-1"), AT), NoChange)
+    assert ignored(taken, started(agent="agent-1"))
 
 
 def test_an_agents_clock_cannot_move_a_start_out_of_its_time() -> None:
     row = make(JobState.QUEUED)
-    early = judged(row, event_factory.started(at=NOW - timedelta(days=1))).row
-    late = judged(row, event_factory.started(at=NOW + timedelta(days=1))).row
+    early = judged(row, started(at=NOW - timedelta(days=1))).row
+    late = judged(row, started(at=NOW + timedelta(days=1))).row
     assert (early.started_at, late.started_at) == (row.dispatched_at, NOW)
 
 
@@ -320,18 +319,18 @@ def test_an_agents_clock_cannot_move_a_start_out_of_its_time() -> None:
 
 def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish() -> None:
     stories: list[tuple[JobRow, Event[Any]]] = [
-        (make(JobState.RUNNING), event_factory.succeeded()),
-        (make(JobState.RUNNING), event_factory.failed()),
-        (make(JobState.RUNNING, failures=2), event_factory.failed()),
-        (make(JobState.RUNNING), event_factory.snoozed()),
-        (make(JobState.RUNNING), event_factory.withdrawn()),
-        (make(JobState.RUNNING), event_factory.released()),
-        (make(JobState.RUNNING), event_factory.lost()),
-        (make(JobState.RETRYING), event_factory.overdue()),
-        (make(JobState.QUEUED), event_factory.cancel()),
-        (make(JobState.RUNNING), event_factory.cancel()),
-        (make(JobState.RUNNING, deadline_at=NOW), event_factory.deadline()),
-        (make(JobState.RUNNING, cancel_reason="no"), event_factory.stopped()),
+        (make(JobState.RUNNING), succeeded()),
+        (make(JobState.RUNNING), failed()),
+        (make(JobState.RUNNING, failures=2), failed()),
+        (make(JobState.RUNNING), snoozed()),
+        (make(JobState.RUNNING), withdrawn()),
+        (make(JobState.RUNNING), released()),
+        (make(JobState.RUNNING), lost()),
+        (make(JobState.RETRYING), overdue()),
+        (make(JobState.QUEUED), cancel()),
+        (make(JobState.RUNNING), cancel()),
+        (make(JobState.RUNNING, deadline_at=NOW), deadline()),
+        (make(JobState.RUNNING, cancel_reason="no"), stopped()),
     ]
     for before, event in stories:
         first = judged(before, event)
@@ -345,7 +344,7 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish() -> N
 
 
 def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs() -> None:
-    decision = judge(make(JobState.RUNNING, attempt=2), event_factory.failed(1), AT)
+    decision = judge(make(JobState.RUNNING, attempt=2), failed(1), AT)
     assert decision == NoChange(state_machine.STALE.why)
 
 
@@ -355,40 +354,40 @@ def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs() -> None:
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.RETRYING])
 def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(state: JobState) -> None:
     row = make(state, attempt=3)
-    decision = judged(row, event_factory.succeeded(1))
+    decision = judged(row, succeeded(1))
     assert (decision.row.state, decision.row.attempt) == (JobState.SUCCEEDED, 3)
-    assert decision.attempt is not None
-    assert (decision.attempt.attempt, decision.attempt.verdict) == (3, "done: recorded by attempt 1")
+    assert (attempt_of(decision).attempt, attempt_of(decision).verdict) == (3, "done: recorded by attempt 1")
     assert (Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), (
         "what runs for nothing is stopped"
     )
-    again = judge(decision.row, event_factory.succeeded(1), AT)
-    assert isinstance(again, NoChange)
+    again = ignored(decision.row, succeeded(1))
     assert Notification.FINISHED in again.notifications, "whoever saved it may have died before saying so"
 
 
 # -- retries whose time has passed ---------------------------------------------------------------------------
 
 
-def test_1_a_retry_is_queued_without_a_second_message() -> None:
-    due_at = NOW - timedelta(seconds=15)
-    decision = judged(make(JobState.RETRYING, attempt=2, due_at=due_at), event_factory.overdue(2))
-    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (
-        JobState.QUEUED,
-        2,
-        due_at,
-    )
-    assert not decision.notifications
+DUE_AT = NOW - timedelta(seconds=15)
 
 
-def test_1_a_retry_that_was_held_in_the_store_is_dispatched() -> None:
-    decision = judged(make(JobState.RETRYING, attempt=2, dispatched_at=None), event_factory.overdue(2))
-    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (JobState.QUEUED, 2, NOW)
-    assert decision.notifications == {Notification.DISPATCH}
+@pytest.mark.parametrize(
+    ("changes", "dispatched_at", "notifications"),
+    [
+        pytest.param({"due_at": DUE_AT}, DUE_AT, set[Notification](), id="without a second message"),
+        pytest.param({"dispatched_at": None}, NOW, {Notification.DISPATCH}, id="it was held in the store"),
+    ],
+)
+def test_1_a_retry_that_is_due_is_queued_under_its_number(
+    changes: dict[str, Any], dispatched_at: datetime, notifications: set[Notification]
+) -> None:
+    decision = judged(make(JobState.RETRYING, attempt=2, **changes), overdue(2))
+    row = decision.row
+    assert (row.state, row.attempt, row.dispatched_at) == (JobState.QUEUED, 2, dispatched_at)
+    assert decision.notifications == notifications
 
 
 LIVE = [state for state in JobState if not state.terminal]
-WORDS = st.tuples(st.sampled_from(sorted(event_factory.OF_SIGNAL)), st.integers(1, 4))
+WORDS = st.tuples(st.sampled_from(sorted(OF_SIGNAL)), st.integers(1, 4))
 STAYS_OR_ENDS = {JobState.RUNNING, JobState.CANCELLED, JobState.SUCCEEDED, JobState.EXPIRED}
 """What may become of a running job once somebody has asked to cancel it: no further attempt is made."""
 
@@ -402,11 +401,11 @@ def test_g2_a_cancelled_job_is_never_tried_again_and_never_succeeds_later(
     state: JobState, reported: list[tuple[Signal, int]], at: int
 ) -> None:
     row = make(state)
-    history = [event_factory.OF_SIGNAL[signal](attempt) for signal, attempt in reported]
+    history = [OF_SIGNAL[signal](attempt) for signal, attempt in reported]
     for event in history[:at]:
         row = judge_event(row, event)
     before = row.state
-    row = judge_event(row, event_factory.cancel())
+    row = judge_event(row, cancel())
     if not before.terminal and before is not JobState.RUNNING:
         assert row.state is JobState.CANCELLED, "it had not begun"
     attempt = row.attempt

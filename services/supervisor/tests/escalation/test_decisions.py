@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.stage import NOW
 
 from warrener_store.incidents.rows import IncidentRow
 from warrener_supervisor.escalation.alerts import next_report

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import JOB, NOW, failed, make
-from services.supervisor.tests.harness import SupervisorHarness, opened
+from services.supervisor.tests.stage import JOB, NOW, SupervisorHarness, failed, make, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import ErrorInfo, ErrorKind

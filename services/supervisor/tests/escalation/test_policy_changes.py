@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.escalation.test_runner import UNDO, EscalationRig, policy
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.stage import NOW
 from structlog.testing import capture_logs
 
 from warrener_store.incidents.rows import IncidentChange, IncidentRow
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.job_steps import compensation_job_id
 from warrener_supervisor.escalation.policy import SinkConfig
-from warrener_supervisor.escalation.policy_checks import check_file
+from warrener_supervisor.escalation.policy_file import check_file
 from warrener_supervisor.escalation.policy_versions import LoadedEscalation, stored_policy, version_row
 
 HOOKS = """

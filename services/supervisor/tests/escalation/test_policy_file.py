@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests.escalation.test_decisions import incident
-from services.supervisor.tests.event_factory import NOW, make
+from services.supervisor.tests.stage import NOW, make
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
@@ -30,8 +30,12 @@ from warrener_supervisor.escalation.facts import (
 )
 from warrener_supervisor.escalation.job_steps import compensation_request
 from warrener_supervisor.escalation.policy import AlertStep, CompensateStep
-from warrener_supervisor.escalation.policy_checks import PolicyFileError, check_file
-from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
+from warrener_supervisor.escalation.policy_file import (
+    EscalationFile,
+    PolicyFileError,
+    ReloadOnSignal,
+    check_file,
+)
 from warrener_supervisor.escalation.policy_versions import LoadedEscalation
 
 DECLINED = ErrorInfo(

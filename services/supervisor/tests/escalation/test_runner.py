@@ -1,37 +1,43 @@
 """What follows deaths, by the supervisor in memory and on virtual time."""
 
-from collections.abc import Callable, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.supervisor.tests.event_factory import BOOM, NOW, failed, make
-from services.supervisor.tests.harness import opened
+from services.supervisor.tests.stage import BOOM, NOW, event, failed, make, opened
+from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
+from tests.store_rows import raised_incident
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     IncidentAcknowledgeRequested,
-    IncidentAcknowledgeRequestedData,
     IncidentCloseRequested,
-    IncidentCloseRequestedData,
     IncidentSnoozeRequested,
-    IncidentSnoozeRequestedData,
     JobRequested,
 )
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation import job_steps
+from warrener_supervisor.escalation.alert_sinks import (
+    SinkFailed,
+    send_alert,
+    send_by_apprise,
+    send_to_webhook,
+)
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import Escalation, SinkConfig
-from warrener_supervisor.escalation.policy_checks import check_file
+from warrener_supervisor.escalation.policy_file import check_file
 from warrener_supervisor.escalation.runner import EscalationRunner
 
 
@@ -174,6 +180,15 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     assert rig.requested_ids("undo")[1:] == [job_steps.compensation_job_id(late.job_id, "undo")]
 
 
+async def test_a_job_that_is_too_large_to_be_requested_again_stops_no_other() -> None:
+    rig = EscalationRig(policy('{ do = "retry" }'))
+    await rig.die(arguments={"path": "x" * MAX_BODY})
+    good = await rig.die()
+    row = await rig.after(2)
+    assert rig.requested_ids("flights.load") == [job_steps.retry_job_id(good.job_id)]
+    assert (row.last_error or "").startswith("1 jobs: expected a request of at most")
+
+
 async def test_the_less_important_stands_in_a_report_a_day() -> None:
     hours = timedelta(hours=1).total_seconds()
     digest = '[digest.daily]\nat = "15:00"\nzone = "UTC"\n'  # it is noon
@@ -212,10 +227,6 @@ async def test_anybody_in_the_supervisor_may_raise_an_incident() -> None:
     ]
 
 
-def _named() -> dict[str, Any]:
-    return {"id": str(uuid4()), "source": "test"}
-
-
 async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest.CaptureFixture[str]) -> None:
     async with opened(make(JobState.RUNNING, policy=JobPolicy(max_attempts=1))) as harness:
         await harness.publish(failed(), then=0)
@@ -227,25 +238,139 @@ async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest
         name = row.fingerprint
         until = harness.clock.now() + timedelta(hours=1)
         await harness.publish(
-            IncidentAcknowledgeRequested(
-                **_named(), data=IncidentAcknowledgeRequestedData(fingerprint=name, by="ann")
-            ),
-            IncidentSnoozeRequested(
-                **_named(), data=IncidentSnoozeRequestedData(fingerprint=name, by="ann", until=until)
-            ),
-            IncidentCloseRequested(
-                **_named(), data=IncidentCloseRequestedData(fingerprint="unknown", by="ann")
-            ),
+            event(IncidentAcknowledgeRequested, "ack", fingerprint=name, by="ann"),
+            event(IncidentSnoozeRequested, "snooze", fingerprint=name, by="ann", until=until),
+            event(IncidentCloseRequested, "unknown", fingerprint="unknown", by="ann"),
             then=2,
         )
         (row,) = await harness.store.escalations.incidents()
         assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
-        await harness.publish(
-            IncidentCloseRequested(
-                **_named(), data=IncidentCloseRequestedData(fingerprint=name, by="ann", reason="so")
-            ),
-            then=2,
-        )
+        close = event(IncidentCloseRequested, "close", fingerprint=name, by="ann", reason="so")
+        await harness.publish(close, then=2)
         assert await harness.store.escalations.incidents() == []
         (row,) = await harness.store.escalations.incidents(IncidentFilter(closed=True))
         assert row == replace(row, close_reason="by ann: so", wake_at=None)
+
+
+# Two of the plug-ins that Apprise loads ask Python 3.11 for what Python 3.13 has no more; they know it.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+
+ALERT = AlertMessage("id-1", "job.dead: bank.pay", "Boom: bö\x00m", urgent=False, facts={"times": 3})
+
+
+@pytest.fixture
+def receiver() -> Iterator[WebhookReceiver]:
+    """It says yes, until told otherwise."""
+    with WebhookReceiver() as one:
+        yield one
+
+
+async def test_a_webhook_is_signed_so_that_its_receiver_knows_who_and_when(receiver: WebhookReceiver) -> None:
+    await send_to_webhook(receiver.url, SECRET, ALERT, NOW)
+    (delivery,) = receiver.received
+    assert delivery.webhook_id == "id-1"
+    assert delivery.body["type"] == "warrener.alert"
+    assert delivery.data == {"title": ALERT.title, "text": ALERT.text, "urgent": False, "times": 3}
+
+
+async def test_another_key_is_not_believed(receiver: WebhookReceiver) -> None:
+    other = f"whsec_{b64encode(b'another key').decode()}"
+    with pytest.raises(SinkFailed, match="expected an answer of 2xx from the webhook, got 401"):
+        await send_to_webhook(receiver.url, other, ALERT, NOW)
+    assert (len(receiver.wrong), receiver.received) == (1, [])
+
+
+async def test_a_redirect_is_no_yes_and_is_not_followed(receiver: WebhookReceiver) -> None:
+    receiver.answer = lambda _: 307
+    with pytest.raises(SinkFailed, match="got 307"):
+        await send_to_webhook(receiver.url, SECRET, ALERT, NOW)
+    assert receiver.raw == []
+
+
+async def test_nobody_there_is_a_failure() -> None:
+    with WebhookReceiver() as gone:
+        url = gone.url
+    with pytest.raises(SinkFailed, match="expected an answer from the webhook"):
+        await send_to_webhook(url, SECRET, ALERT, NOW)
+
+
+async def test_what_apprise_speaks_is_spoken(receiver: WebhookReceiver) -> None:
+    await send_by_apprise(f"json://127.0.0.1:{receiver.port}/plain", ALERT)
+    (body,) = receiver.raw
+    assert b"bank.pay" in body
+    with pytest.raises(SinkFailed, match=r"knows, got nosuch://u:\*\*\*@h"):
+        await send_by_apprise("nosuch://u:secret@h", ALERT)
+
+
+class SinkRig(EscalationRig):
+    """One incident, and a policy with two sinks that are real."""
+
+    def __init__(self, receiver: WebhookReceiver, *steps: str) -> None:
+        super().__init__(
+            f"""
+            [sink.hook]
+            webhook = "{receiver.url}"
+            secret = "{SECRET}"
+            [sink.plain]
+            apprise = "json://127.0.0.1:{receiver.port}/plain"
+            """
+            + policy(*steps)
+        )
+
+    async def send(self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime) -> None:
+        await send_alert(name, declared, alert, now)
+
+
+async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_others_are_not_alerted_twice(
+    receiver: WebhookReceiver,
+) -> None:
+    rig = SinkRig(receiver, '{do = "alert", to = ["hook", "plain"]}, {do = "close"}')
+    receiver.answer = lambda _: 503
+    await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
+    row = await rig.after(60)
+    assert (row.step, row.failed_tries, row.delivered) == (0, 4, ("plain",))
+    assert row.last_error == "hook: expected an answer of 2xx from the webhook, got 503"
+    receiver.answer = lambda _: 200
+    row = await rig.after(60)
+    assert (row.close_reason, row.last_error) == ("by policy a", None)
+    assert len(receiver.raw) == 1, "who had it was not told again"
+    assert len(receiver.received) == 5, "at 1, 6, 16, 36 and 76 seconds"
+    assert len({delivery.webhook_id for delivery in receiver.received}) == 1, "always the same alert"
+
+
+async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_under_its_id(
+    receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = SinkRig(receiver, '{do = "alert", to = ["hook"]}')
+    await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
+
+    async def dies(row: IncidentRow) -> bool:
+        raise ConnectionError(f"killed before {row.fingerprint} could be noted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.store.escalations, "save_incident", dies)
+        with pytest.raises(ConnectionError):
+            await rig.after(1)
+    row = await rig.after(20)
+    assert (len(receiver.received), row.step) == (1, 0), "until its claim has lapsed nobody else tells it"
+    row = await rig.after(20)
+    assert (len(receiver.received), row.step) == (2, 1)
+    assert len({delivery.webhook_id for delivery in receiver.received}) == 1
+
+
+async def test_each_time_that_a_closed_incident_is_raised_again_is_an_alert_of_its_own(
+    receiver: WebhookReceiver,
+) -> None:
+    rig = SinkRig(
+        receiver, '{do = "alert", to = ["hook"], text = "{{ times }}"}, {do = "close", after = "5s"}'
+    )
+    incidents = rig.store.escalations
+    await incidents.raise_incidents([raised_incident(raised_at=NOW), raised_incident(raised_at=NOW)])
+    await rig.after(10)
+    await incidents.raise_incidents(
+        [raised_incident("f1", str(uuid4()), raised_at=NOW + timedelta(seconds=10))]
+    )
+    await rig.after(10)
+    delivery: list[WebhookDelivery] = receiver.received
+    assert [one.data["text"] for one in delivery] == ["2", "1"]
+    assert len({one.webhook_id for one in delivery}) == 2

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
@@ -198,9 +199,7 @@ def find_argument_error(validator: jsonschema_rs.Validator, arguments: JsonObjec
     """Return the mistakes in `arguments`: where, the expected value and the given one; None without any."""
     if validator.is_valid(arguments):
         return None
-    errors = validator.iter_errors(arguments)
-    lines = [_describe_error(error) for error, _ in zip(errors, range(_MAX_PROBLEMS), strict=False)]
-    return "; ".join(lines)
+    return "; ".join(map(_describe_error, islice(validator.iter_errors(arguments), _MAX_PROBLEMS)))
 
 
 def _describe_error(error: jsonschema_rs.ValidationError) -> str:

@@ -6,10 +6,9 @@ that is received twice, or begun again after a crash, requests nothing twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice, repeat, takewhile
-from typing import Any
 
 from warrener_calendar.rules import EPOCH
 from warrener_calendar.template_variables import Tick, tick_variables
@@ -77,25 +76,30 @@ def plan_batch(
     `last_success`: the newest tick whose job has succeeded, if the arguments name it.
     """
     gap = timedelta(seconds=1 / data.rate)
-    turn = max(data.not_before or now, now)
     # After a crash the stored ticks of this batch keep their turns.
-    turns = [
-        tick.wake_at + gap for tick in existing.values() if is_backfilled(tick) and tick.wake_at is not None
-    ]
-    turn = max([turn, *turns])
+    stored = [tick.wake_at for tick in existing.values() if is_backfilled(tick)]
+    turn = max([data.not_before or now, now, *(at + gap for at in stored if at is not None)])
     ticks = list[TickRow]()
     for nominal_at, before in zip(times[:BATCH_SIZE], _previous_times(row, times), strict=False):
         found = existing.get(nominal_at)
         if found is not None and (found.job_id is not None or found.status is TickStatus.WAITING):
             continue
-        tick = _backfilled_tick(row, nominal_at, _reason(data, found), now, turn)
-        text = request_text(
-            row.definition,
-            tick_job_id(row.name, nominal_at),
-            now,
-            names=_template_variables(row, nominal_at, before, last_success),
+        job_id, names = tick_job_id(row.name, nominal_at), None
+        if has_placeholders(row.definition.arguments):  # as for a triggered job, without a later success
+            success = last_success if last_success is not None and last_success < nominal_at else None
+            names = tick_variables(row.definition, Tick(nominal_at, row.runs, before, success))
+        tick = TickRow(
+            schedule=row.name,
+            nominal_at=nominal_at,
+            status=TickStatus.CAUGHT_UP,
+            due_at=due_at(row.definition, nominal_at),
+            decided_at=now,
+            reason=_reason(data, found),
+            job_id=job_id,
+            wake_at=turn,
+            request=request_text(row.definition, job_id, now, names=names),
         )
-        ticks.append(replace(tick, request=text))
+        ticks.append(tick)
         turn += gap
     rest = None
     if len(times) > BATCH_SIZE:
@@ -112,22 +116,6 @@ def _nominal_times(
     return takewhile(lambda moment: moment < before, times)
 
 
-def _backfilled_tick(
-    row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, turn: datetime
-) -> TickRow:
-    job_id = tick_job_id(row.name, nominal_at)
-    return TickRow(
-        schedule=row.name,
-        nominal_at=nominal_at,
-        status=TickStatus.CAUGHT_UP,
-        due_at=due_at(row.definition, nominal_at),
-        decided_at=now,
-        reason=reason,
-        job_id=job_id,
-        wake_at=turn,
-    )
-
-
 def _previous_times(row: ScheduleRow, times: Sequence[datetime]) -> Iterator[datetime | None]:
     """Yield the nominal time before each of these consecutive ones, if the arguments may name it.
 
@@ -137,16 +125,6 @@ def _previous_times(row: ScheduleRow, times: Sequence[datetime]) -> Iterator[dat
         return repeat(None)
     first = (previous_nominal(row.definition, row.put_at, moment, since=EPOCH) for moment in times[:1])
     return chain(first, times)
-
-
-def _template_variables(
-    row: ScheduleRow, nominal_at: datetime, before: datetime | None, last_success: datetime | None
-) -> Mapping[str, Any] | None:
-    """Return the variables of the arguments: as for a triggered job, without a success that came later."""
-    if not has_placeholders(row.definition.arguments):
-        return None
-    success = last_success if last_success is not None and last_success < nominal_at else None
-    return tick_variables(row.definition, Tick(nominal_at, row.runs, before, success))
 
 
 def _reason(data: ScheduleBackfillRequestedData, existing: TickRow | None) -> str:

@@ -31,14 +31,13 @@ def build_request(
     trace: tuple[str | None, str | None] = (None, None),
 ) -> JobRequested:
     """Build the request for a new job in place of the dead one: the same each time, but for its trace."""
-    traceparent, tracestate = trace
     return JobRequested(
         id=str(dead_letter.redriven_as or redrive_job_id(dead_letter.job_id, dead_letter.redrives + 1)),
         source=f"warrener/redrive/{redrive_id}",
         time=now,
         subject=str(dead_letter.job_id),
-        traceparent=traceparent,
-        tracestate=tracestate,
+        traceparent=trace[0],
+        tracestate=trace[1],
         baggage=dead.baggage,
         data=dead.redriven_data(merge_patch(dead.arguments, options.edits), options.queue, options.policy),
     )
@@ -84,9 +83,8 @@ def drop(dead_letter: DeadLetter, redrive_id: UUID, by: str, reason: str) -> Dea
 
 def release(dead_letter: DeadLetter) -> DeadLetterTransition:
     """Free a claimed dead letter: its redrive has stopped."""
-    return DeadLetterTransition(
-        dead_letter.state, replace(dead_letter, state=DeadLetterState.OPEN, redrive_id=None)
-    )
+    freed = replace(dead_letter, state=DeadLetterState.OPEN, redrive_id=None)
+    return DeadLetterTransition(dead_letter.state, freed)
 
 
 def mark_requested(dead_letter: DeadLetter, now: datetime) -> DeadLetterTransition:
@@ -146,6 +144,5 @@ def _find_later_success(
 def _move(
     dead_letter: DeadLetter, state: DeadLetterState, redrive_id: UUID, note: str | None
 ) -> DeadLetterTransition:
-    return DeadLetterTransition(
-        dead_letter.state, replace(dead_letter, state=state, redrive_id=redrive_id, note=note)
-    )
+    moved = replace(dead_letter, state=state, redrive_id=redrive_id, note=note)
+    return DeadLetterTransition(dead_letter.state, moved)

@@ -179,11 +179,11 @@ def _join_upstreams(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) 
     pending: dict[str, ArrivalRow] = {}
     for row in rows:
         if row.upstream not in wanted:
-            plan.steps.append(
-                Discarded(row, TickStatus.SKIPPED, f"the rule does not name {row.upstream} now")
-            )
+            why = f"the rule does not name {row.upstream} now"
+            plan.steps.append(Discarded(row, TickStatus.SKIPPED, why))
             continue
-        _discard_expired(plan, pending, wanted, row.occurred_at - within)
+        for name in [name for name, one in pending.items() if one.occurred_at < row.occurred_at - within]:
+            plan.steps.append(_discard_unmatched(pending.pop(name), wanted))
         if (earlier := pending.pop(row.upstream, None)) is not None:
             plan.discard(earlier, f"a later end of {row.upstream} stands for it")
         pending[row.upstream] = row
@@ -191,25 +191,15 @@ def _join_upstreams(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) 
             plan.steps += [Merged(one) for one in pending.values() if one is not row]
             plan.steps.append(Trigger(row, row.occurred_at, f"after {', '.join(sorted(wanted))}"))
             pending = {}
-    over = {
-        name: max(row.occurred_at + within, row.received_at) + _LATE_TOLERANCE
-        for name, row in pending.items()
-    }
+    ends = {name: max(row.occurred_at + within, row.received_at) for name, row in pending.items()}
+    over = {name: end + _LATE_TOLERANCE for name, end in ends.items()}
     for name in [name for name, end in over.items() if end <= now]:
         plan.steps.append(_discard_unmatched(pending.pop(name), wanted))
     plan.recheck_at = min((over[name] for name in pending), default=None)
     return plan
 
 
-def _discard_expired(
-    plan: ArrivalPlan, pending: dict[str, ArrivalRow], wanted: set[str], earliest: datetime
-) -> None:
-    for name in [name for name, row in pending.items() if row.occurred_at < earliest]:
-        plan.steps.append(_discard_unmatched(pending.pop(name), wanted))
-
-
 def _discard_unmatched(row: ArrivalRow, wanted: set[str]) -> Discarded:
     others = ", ".join(sorted(wanted - {row.upstream}))
-    return Discarded(
-        row, TickStatus.SKIPPED, f"after {row.upstream}, but not within the window after {others}"
-    )
+    why = f"after {row.upstream}, but not within the window after {others}"
+    return Discarded(row, TickStatus.SKIPPED, why)

@@ -56,9 +56,8 @@ def new_redrive(event: StartCommand, now: datetime) -> RedriveRow:
     if isinstance(event, JobRedriveRequested):
         kind = RedriveKind.DRY_RUN if event.data.dry_run else RedriveKind.REDRIVE
         state = _initial_state(kind, event.data.canary)
-    first_entry = JournalEntry(
-        at=event.time or now, by=data.by, action=_with_reason("requested", data.reason)
-    )
+    action = _with_reason("requested", data.reason)
+    first_entry = JournalEntry(at=event.time or now, by=data.by, action=action)
     return RedriveRow(
         redrive_id=job_id_of(event.source, event.id),
         kind=kind,
@@ -80,27 +79,20 @@ def apply_change(row: RedriveRow, event: RedriveChangeRequested, now: datetime) 
     Raises ValueError if the redrive is over, or not in the state that the change is for.
     """
     data = event.data
-    entry = JournalEntry(
-        at=event.time or now,
-        by=data.by,
-        action=_with_reason("stopped" if data.change == "stop" else "resumed", data.reason),
-    )
+    action = _with_reason("stopped" if data.change == "stop" else "resumed", data.reason)
+    entry = JournalEntry(at=event.time or now, by=data.by, action=action)
     if entry in row.journal:
         return None
     is_stopped, wanted = row.state is RedriveState.STOPPED, data.change == "resume"
     if row.state is RedriveState.DONE or is_stopped is not wanted:
-        raise ValueError(
-            f"expected a redrive that is {'stopped' if wanted else 'under way'}, "
-            f"got one that is {row.state.value}"
-        )
+        expected = f"expected a redrive that is {'stopped' if wanted else 'under way'}"
+        raise ValueError(f"{expected}, got one that is {row.state.value}")
     if data.change == "stop":
         why = _with_reason(f"stopped by {data.by}", data.reason)
         return _with_journal_entry(_due_now(row, now, state=RedriveState.STOPPED, stop_reason=why), entry)
     state = _initial_state(row.kind, row.request.get("canary", 0))
-    return _with_journal_entry(
-        _due_now(row, now, state=state, stop_reason="", counts_at_start=dict(row.counts), started_at=now),
-        entry,
-    )
+    begun = {"stop_reason": "", "counts_at_start": dict(row.counts), "started_at": now}
+    return _with_journal_entry(_due_now(row, now, state=state, **begun), entry)
 
 
 def dead_letter_filter(row: RedriveRow, **more: Any) -> DeadLetterFilter:
@@ -201,9 +193,8 @@ def _plan_canary(
 ) -> RedrivePlan:
     requested = _total_requested(counts) - _total_requested(row.counts_at_start)
     if requested < options.canary and not exhausted:
-        return RedrivePlan(
-            row.state, request_count=min(options.canary - requested, PAGE_SIZE), wait=_MIN_POLL_INTERVAL
-        )
+        some = min(options.canary - requested, PAGE_SIZE)
+        return RedrivePlan(row.state, request_count=some, wait=_MIN_POLL_INTERVAL)
     if counts.get("redriven"):
         return RedrivePlan(row.state, wait=_poll_interval(row, now))
     return RedrivePlan(RedriveState.ROLLING, why=f"the canary of {requested} has passed", wait=timedelta(0))

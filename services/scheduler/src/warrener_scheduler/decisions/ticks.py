@@ -4,7 +4,7 @@
 for schedules by events too (`event_ticks`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -190,8 +190,7 @@ class TickBatch:
         run: int,
         previous: Callable[[], datetime | None],
     ) -> None:
-        """Record a tick with its request. `previous` is called only if the arguments may name the tick
-        before."""
+        """Record a tick with its request. `previous` is called only if the arguments name a tick before."""
         cause = self.causes.get(nominal_at)
         job_id = cause.job_id if cause else tick_job_id(self._row.name, nominal_at)
         event = cause.event if cause else None
@@ -246,18 +245,17 @@ def _start_before_first(row: ScheduleRow, now: datetime) -> datetime:
     return max(row.put_at, min(now, row.next_at or now) - MAX_PUT_BACKLOG) - timedelta.resolution
 
 
-def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[datetime]:
+def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> Iterator[datetime]:
     """Yield the nominal times from the next one on, planned again if the time zone database has changed."""
-    if row.next_at is not None and row.zone_version == zone_version:
-        return chain((row.next_at,), nominal_times(row.definition, row.put_at, row.next_at))
     if row.next_at is None:
-        return chain(())
-    if row.last_nominal_at is None:
-        return chain(nominal_times(row.definition, row.put_at, _start_before_first(row, now)))
-    # Ticks before the latest put were decided by another rule: none of them was missed.
-    return chain(
-        nominal_times(row.definition, row.put_at, max(row.last_nominal_at, row.put_at - timedelta.resolution))
-    )
+        return iter(())
+    if row.zone_version == zone_version:
+        return chain((row.next_at,), nominal_times(row.definition, row.put_at, row.next_at))
+    since = _start_before_first(row, now)
+    if row.last_nominal_at is not None:
+        # Ticks before the latest put were decided by another rule: none of them was missed.
+        since = max(row.last_nominal_at, row.put_at - timedelta.resolution)
+    return iter(nominal_times(row.definition, row.put_at, since))
 
 
 def _ready(

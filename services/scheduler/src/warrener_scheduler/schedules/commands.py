@@ -64,12 +64,8 @@ class ScheduleCommandHandler:
         writer: ScheduleWriter,
         find_types: Callable[[AbstractSet[str]], Awaitable[Mapping[str, CachedJobType]]],
     ) -> None:
-        self._schedules = schedules
-        self._bindings = bindings
-        self._writer = writer
-        self._find_types = find_types
-        self._clock = clock
-        self._on_change = on_change
+        self._schedules, self._clock, self._on_change = schedules, clock, on_change
+        self._bindings, self._writer, self._find_types = bindings, writer, find_types
 
     async def put(self, commands: Sequence[ReceivedCommand[SchedulePut]]) -> list[CommandResult]:
         """Create or replace schedules, in one transaction; the last of a name counts."""
@@ -108,8 +104,7 @@ class ScheduleCommandHandler:
         """Remove a schedule; its tick history stays."""
         if await self._find(event.data.name) is None:
             return _unknown(event)
-        names = {event.data.name}
-        await self._schedules.remove_schedules(names, self._clock.now())
+        await self._schedules.remove_schedules({event.data.name}, self._clock.now())
         await self._bindings.sync()
         return self._carried_out(event)
 
@@ -173,9 +168,8 @@ class ScheduleCommandHandler:
             return []
         existing = await self._schedules.ticks_of(row.name, None, begin=times[0], end=times[-1])
         success = await self._last_success(row)
-        batch = plan_batch(
-            row, data, times, {tick.nominal_at: tick for tick in existing}, now, last_success=success
-        )
+        by_time = {tick.nominal_at: tick for tick in existing}
+        batch = plan_batch(row, data, times, by_time, now, last_success=success)
         stored = await self._schedules.add_ticks(batch.ticks)
         _log.info(
             "Past ticks were requested.",
@@ -187,15 +181,9 @@ class ScheduleCommandHandler:
         )
         if batch.rest is None:
             return []
-        again = event.model_copy(
-            update={
-                "id": str(uuid5(NAMESPACE_OID, f"{event.id}\n{batch.rest.start.isoformat()}")),
-                "source": SOURCE,
-                "time": now,
-                "data": batch.rest,
-            }
-        )
-        return [build_message(again)]
+        name = str(uuid5(NAMESPACE_OID, f"{event.id}\n{batch.rest.start.isoformat()}"))
+        again = {"id": name, "source": SOURCE, "time": now, "data": batch.rest}
+        return [build_message(event.model_copy(update=again))]
 
     async def _last_success(self, row: ScheduleRow) -> datetime | None:
         return await self._schedules.last_success(row.name) if uses_last_success(row.definition) else None

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from warrener_calendar.zones import database_version
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.triggers import TriggerRule
-from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
@@ -21,11 +20,9 @@ from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Span, Telemetry, Trac
 from warrener_scheduler.decisions.backfill import is_backfilled
 from warrener_scheduler.decisions.event_ticks import decide_event_ticks
 from warrener_scheduler.decisions.ticks import DECISION_LEAD, PUBLISHED_WITHIN, decide_ticks
-from warrener_scheduler.metrics import SchedulerMetrics
-from warrener_scheduler.publishing import publish
+from warrener_scheduler.ports import SchedulerPorts
 from warrener_scheduler.tick_messages import TraceParts, request_messages, ticked_message
 from warrener_store.schedules.rows import Advance, DueSchedule, TickRow
-from warrener_store.schedules.store import Schedules
 
 _log = get_logger("clock")
 
@@ -43,14 +40,9 @@ _CLAIMED_DELAY = 0.05
 class Ticker:
     """Sleeps until the next tick is due, and runs it. Any number of schedulers may run one."""
 
-    def __init__(
-        self, bus: Bus, schedules: Schedules, clock: Clock, telemetry: Telemetry, metrics: SchedulerMetrics
-    ) -> None:
-        self._metrics = metrics
-        self._bus = bus
-        self._telemetry = telemetry
-        self._schedules = schedules
-        self._clock = clock
+    def __init__(self, ports: SchedulerPorts) -> None:
+        self._ports = ports
+        _, self._schedules, self._clock, self._telemetry, self._metrics = ports
         self._woken = asyncio.Event()
         self._zone_version = ""
 
@@ -130,12 +122,9 @@ class Ticker:
         while (early := monotonic - self._clock.monotonic()) > _INSTANT:  # timers may be early by half a ms
             await self._clock.sleep(early)
         spans = TickSpans(self._telemetry)
-        requests = [
-            message
-            for tick in ticks
-            for message in request_messages(tick, specs.get(tick.schedule), spans.begin)
-        ]
-        await publish(self._bus, [*requests, *map(ticked_message, ticks)], self._clock)
+        known = [(tick, specs.get(tick.schedule)) for tick in ticks]
+        requests = [message for tick, spec in known for message in request_messages(tick, spec, spans.begin)]
+        await self._ports.publish([*requests, *map(ticked_message, ticks)])
         spans.finish()
         self._metrics.record_ticks(ticks, self._clock.now())
         fired = [tick.key for tick in ticks if tick.request is not None]
@@ -144,19 +133,15 @@ class Ticker:
         _log.debug("Ticks were decided.", action="ticks.decided", ticks=len(ticks), fired=len(fired))
 
     async def _sleep(self, wake_at: datetime | None) -> None:
-        sleeping = asyncio.ensure_future(self._clock.sleep(self._sleep_seconds(wake_at)))
+        seconds = _MAX_SLEEP if wake_at is None else (wake_at - self._clock.now()).total_seconds()
+        seconds = min(seconds, _MAX_SLEEP) if seconds > 0 else _CLAIMED_DELAY
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         waking = asyncio.ensure_future(self._woken.wait())
         try:
             await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleeping.cancel()
             waking.cancel()
-
-    def _sleep_seconds(self, wake_at: datetime | None) -> float:
-        if wake_at is None:
-            return _MAX_SLEEP
-        seconds = (wake_at - self._clock.now()).total_seconds()
-        return min(seconds, _MAX_SLEEP) if seconds > 0 else _CLAIMED_DELAY
 
 
 class TickSpans:

@@ -28,9 +28,7 @@ class TriggerBindings:
     """Binds and unbinds; also synced now and then, because an exchange may be deleted and declared again."""
 
     def __init__(self, bus: Bus, store: Store) -> None:
-        self._bus = bus
-        self._store = store
-        self._triggers = store.triggers
+        self._bus, self._store, self._triggers = bus, store, store.triggers
 
     async def refusals(self, puts: Sequence[SchedulePutData]) -> dict[str, str]:
         """Return why some of these are refused, by name: a cycle of schedules, or a missing exchange."""

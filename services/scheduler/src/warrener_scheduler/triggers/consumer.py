@@ -37,9 +37,8 @@ from warrener_contracts.messages import (
     build_parked_message,
 )
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
-from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry.spans import read_traceparent
 from warrener_scheduler.decisions.triggers import (
@@ -49,9 +48,8 @@ from warrener_scheduler.decisions.triggers import (
     find_job_ids,
     may_match,
 )
-from warrener_scheduler.publishing import publish
+from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.schedules.rows import ArrivalRow
-from warrener_store.store import Store
 
 _log = get_logger("triggers")
 
@@ -76,19 +74,10 @@ class TriggerConsumer:
     """Handles the triggers queue; calls `on_change` when a schedule has something to decide."""
 
     def __init__(
-        self,
-        bus: Bus,
-        store: Store,
-        clock: Clock,
-        on_change: Callable[[], None],
-        *,
-        max_events: int = MAX_EVENTS,
+        self, ports: SchedulerPorts, on_change: Callable[[], None], *, max_events: int = MAX_EVENTS
     ) -> None:
-        self._bus = bus
-        self._store = store
-        self._clock = clock
-        self._on_change = on_change
-        self._max_events = max_events
+        self._ports, self._on_change, self._max_events = ports, on_change, max_events
+        _, self._store, self._clock, _, _ = ports
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Handle one batch. Raises only if the infrastructure fails, and then nothing is acknowledged."""
@@ -115,7 +104,7 @@ class TriggerConsumer:
                 reasons=format_reason_counts(Counter(one.reason for one in unusable_messages)),
                 detail=unusable_messages[0].detail,
             )
-            await publish(self._bus, batch_parked(parked), self._clock)
+            await self._ports.publish(batch_parked(parked))
         await subscription.ack(deliveries)
         _log.debug("Events were received.", action="triggers.received", arrivals=len(arrivals))
 
@@ -176,20 +165,19 @@ def _events_in(
 ) -> Iterator[IncomingEvent | UnusableMessage]:
     """Yield the events of a message, of a batch each by itself; a message that is too large is not parsed."""
     kind = (delivery.content_type or "").partition(";")[0].strip().lower()
-    if finding := _too_large(delivery.body, max_events if kind == BATCH_TYPE else None):
-        yield UnusableMessage(Reason.TOO_LARGE, finding, delivery.body, delivery.content_type)
+    body, content_type = delivery.body, delivery.content_type
+    if finding := _too_large(body, max_events if kind == BATCH_TYPE else None):
+        yield UnusableMessage(Reason.TOO_LARGE, finding, body, content_type)
         return
     try:
-        value: object = from_json(delivery.body)
+        value: object = from_json(body)
     except ValueError as error:
-        yield UnusableMessage(
-            Reason.NOT_JSON, f"expected JSON, got {error}", delivery.body, delivery.content_type
-        )
+        yield UnusableMessage(Reason.NOT_JSON, f"expected JSON, got {error}", body, content_type)
         return
     if kind == BATCH_TYPE and is_array(value):
         if value and not any(map(is_object, value)):
             detail = f"expected a JSON array of events, got {len(value)} other values"
-            yield UnusableMessage(Reason.NOT_AN_EVENT, detail, delivery.body, delivery.content_type)
+            yield UnusableMessage(Reason.NOT_AN_EVENT, detail, body, content_type)
             return
         texts = JsonArrayElements(delivery.body)
         for place, element in enumerate(value):

@@ -22,18 +22,15 @@ from warrener_contracts.circuit_breaker import (
 from warrener_contracts.events import BreakerChanged, BreakerChangedData, BreakerSetRequested
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import JobPolicy
-from warrener_runtime.bus.port import Bus
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow, OpenBreakers
-from warrener_store.store import StateStore
-from warrener_supervisor import effects
 from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.breakers.state_machine import AttemptCounts, Window, breakers_counting, count_attempt
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.signals import supervisor_event
+from warrener_supervisor.effects import SupervisorPorts
 
 _log = get_logger("breakers")
 
@@ -48,10 +45,9 @@ _MAX_ATTEMPTS_TO_CHANGE = 10  # others change it meanwhile
 class BreakerMonitor:
     """All breakers, as this supervisor knows them."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
-        self._bus = bus
-        self._store = store
-        self._clock = clock
+    def __init__(self, ports: SupervisorPorts) -> None:
+        self._ports = ports
+        self._bus, self._store, self._clock, _ = ports
         self._rows: dict[str, BreakerRow] = {}
         self._windows: dict[str, Window] = {}
         self._fresh: dict[str, tuple[AttemptCounts, BreakerPolicy]] = {}
@@ -83,19 +79,16 @@ class BreakerMonitor:
         """Open or close the breakers for which the counted attempts are reason enough."""
         fresh, self._fresh = self._fresh, {}
         for name, (counted, policy) in fresh.items():
-            await self._count(name, counted, policy)
-
-    async def _count(self, name: str, counted: AttemptCounts, policy: BreakerPolicy) -> None:
-        now, held = self._clock.now(), self._rows.get(name)
-        if held is not None and held.state is not BreakerState.CLOSED:
-            turned = state_machine.on_probe_result(held, counted, now)
-        else:
-            window = self._windows.setdefault(name, Window())
-            window.add(counted, policy, now)
-            why = window.trip_reason(policy, now)
-            turned = state_machine.open_breaker(held, name, policy, why, now) if why else None
-        if turned is not None:
-            await self._put(turned)
+            now, held = self._clock.now(), self._rows.get(name)
+            if held is not None and held.state is not BreakerState.CLOSED:
+                turned = state_machine.on_probe_result(held, counted, now)
+            else:
+                window = self._windows.setdefault(name, Window())
+                window.add(counted, policy, now)
+                why = window.trip_reason(policy, now)
+                turned = state_machine.open_breaker(held, name, policy, why, now) if why else None
+            if turned is not None:
+                await self._put(turned)
 
     # -- time ---------------------------------------------------------------------------------------------
 
@@ -114,8 +107,16 @@ class BreakerMonitor:
         await self._remind(now)
 
     async def _wake(self, now: datetime) -> None:
-        probing = [row for row in self._rows.values() if _wants_probes(row, now)]
-        closed = [row for row in self._rows.values() if _closed_lately(row, now)]
+        probing = [
+            row
+            for row in self._rows.values()
+            if row.state is BreakerState.HALF_OPEN and (row.until is None or row.until <= now)
+        ]
+        # Jobs that these held back may still be postponed.
+        lately = now - RECHECK_INTERVAL - _BEYOND_DELAY_GRACE
+        closed = [
+            row for row in self._rows.values() if row.state is BreakerState.CLOSED and row.since > lately
+        ]
         if not probing and not closed:
             return
         types = await self._store.job_types()
@@ -130,13 +131,16 @@ class BreakerMonitor:
             for name in (types if paused_queue(row.name) else _job_types_behind(row, types))
             if self.holding.find_blocking(name, types[name].policy, None) is None
         }
-        while free and (
-            await self._store.release_held_jobs(free, now, beyond, _BATCH_SIZE, paused=paused) == _BATCH_SIZE
-        ):
-            pass  # there are more
+        left = bool(free)
+        while left:
+            found = await self._store.release_held_jobs(free, now, beyond, _BATCH_SIZE, paused=paused)
+            left = found == _BATCH_SIZE
 
     async def _remind(self, now: datetime) -> None:
-        to_announce = [row for row in self._rows.values() if _to_be_repeated(row, now)]
+        # Later or unreached agents could run jobs that are held, or give back jobs that are free.
+        to_announce = [
+            row for row in self._rows.values() if row.state is BreakerState.OPEN or now - row.since < _MISSED
+        ]
         if not to_announce or (self._reminded_at is not None and now - self._reminded_at < _REMIND):
             return
         self._reminded_at = now
@@ -145,8 +149,7 @@ class BreakerMonitor:
     # -- by hand ------------------------------------------------------------------------------------------
 
     async def apply_command(self, event: BreakerSetRequested) -> str | None:
-        """Open or close a breaker on command. A repeat changes nothing. Return why no breaker has this name,
-        if none has."""
+        """Open or close a breaker on command; a repeat changes nothing. Return why none has this name."""
         data, types = event.data, await self._store.job_types()
         known = job_types_of_breakers({name: row.policy.depends_on for name, row in types.items()})
         if paused_queue(data.name) is not None:
@@ -179,8 +182,16 @@ class BreakerMonitor:
         self._remember([*(each for each in self._rows.values() if each.name != row.name), row])
         if announce:
             self._windows.pop(row.name, None)
-            _log_change(row)
-            await effects.publish(self._bus, change_messages(row), self._clock)
+            log = _log.info if row.state is BreakerState.CLOSED else _log.warning
+            log(
+                "A circuit breaker changed.",
+                action=f"breakers.{row.state.value}",
+                breaker=row.name,
+                reason=row.reason,
+                until=row.until.isoformat() if row.until else None,
+                job_types=list(row.job_types),
+            )
+            await self._ports.publish([build_message(_event(row, row.since)), agents_message(row, row.since)])
         return True
 
     def _remember(self, rows: list[BreakerRow]) -> None:
@@ -195,37 +206,6 @@ def _job_types_behind(row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple
         for name, each in sorted(types.items())
         if row.name in (queue_breaker(each.queue), *breakers_for(name, each.policy.depends_on))
     )
-
-
-def _wants_probes(row: BreakerRow, now: datetime) -> bool:
-    return row.state is BreakerState.HALF_OPEN and (row.until is None or row.until <= now)
-
-
-def _to_be_repeated(row: BreakerRow, now: datetime) -> bool:
-    """True if later or unreached agents could run held jobs, or give back jobs that are free."""
-    return row.state is BreakerState.OPEN or now - row.since < _MISSED
-
-
-def _closed_lately(row: BreakerRow, now: datetime) -> bool:
-    """True if jobs that it held back may still be postponed."""
-    return row.state is BreakerState.CLOSED and now - row.since < RECHECK_INTERVAL + _BEYOND_DELAY_GRACE
-
-
-def _log_change(row: BreakerRow) -> None:
-    log = _log.info if row.state is BreakerState.CLOSED else _log.warning
-    log(
-        "A circuit breaker changed.",
-        action=f"breakers.{row.state.value}",
-        breaker=row.name,
-        reason=row.reason,
-        until=row.until.isoformat() if row.until else None,
-        job_types=list(row.job_types),
-    )
-
-
-def change_messages(row: BreakerRow) -> list[Message]:
-    """Render a change for subscribers and for the agents."""
-    return [build_message(_event(row, row.since)), agents_message(row, row.since)]
 
 
 def agents_message(row: BreakerRow, now: datetime) -> Message:

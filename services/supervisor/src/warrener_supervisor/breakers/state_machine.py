@@ -44,17 +44,13 @@ def count_attempt(attempt: AttemptRow | None) -> AttemptCounts | None:
         return None
     if attempt.outcome is AttemptOutcome.SUCCEEDED:
         return AttemptCounts(successes=1)
-    blamed = attempt.error is not None and attempt.error.kind in COUNTED_ERRORS
-    return (
-        AttemptCounts(failures=1)
-        if blamed and attempt.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
-        else None
-    )
+    has_failed = attempt.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
+    blamed = has_failed and attempt.error is not None and attempt.error.kind in COUNTED_ERRORS
+    return AttemptCounts(failures=1) if blamed else None
 
 
 def breakers_counting(job_type: str, policy: JobPolicy) -> Iterable[tuple[str, BreakerPolicy]]:
-    """Yield the breakers that count a job's attempts: those of its dependencies, and its job type's own if it
-    has one."""
+    """Yield the breakers that count a job's attempts: of its dependencies, and its job type's own."""
     for dependency in policy.depends_on:
         yield dependency_breaker(dependency), policy.breaker or DEFAULT_BREAKER_POLICY
     if policy.breaker is not None:
@@ -79,24 +75,15 @@ class Window:
     def trip_reason(self, policy: BreakerPolicy, now: datetime) -> str | None:
         """Explain why the breaker opens; None if it does not."""
         self._forget(policy, now)
-        successes = sum(counted.successes for _, counted in self._slices)
         failures = sum(counted.failures for _, counted in self._slices)
-        if successes + failures < policy.minimum_calls or failures < policy.failure_rate * (
-            successes + failures
-        ):
+        ended = failures + sum(counted.successes for _, counted in self._slices)
+        if ended < policy.minimum_calls or failures < policy.failure_rate * ended:
             return None
-        return (
-            f"{failures} of {successes + failures} attempts within "
-            f"{_format_seconds(policy.window)} have failed"
-        )
+        return f"{failures} of {ended} attempts within {policy.window.total_seconds():g} s have failed"
 
     def _forget(self, policy: BreakerPolicy, now: datetime) -> None:
         while self._slices and now - self._slices[0][0] > policy.window:
             self._slices.popleft()
-
-
-def _format_seconds(window: timedelta) -> str:
-    return f"{window.total_seconds():g} s"
 
 
 def open_breaker(
@@ -159,21 +146,15 @@ def set_manually(
         if held is None or held.state is BreakerState.CLOSED:
             return None
         return replace(_closed(held, command.reason, now), manual=True)
-    if held is not None and _is_so(held, command):
+    if (
+        held is not None
+        and (held.state, held.manual, held.reason) == (BreakerState.OPEN, True, command.reason)
+        and (held.until is None) == (command.open_for is None)
+    ):
         return None
     opening = open_breaker(held, command.name, policy, command.reason, now)
     until = None if command.open_for is None else now + command.open_for
     return replace(opening, manual=True, until=until, times_opened=held.times_opened if held else 0)
-
-
-def _is_so(held: BreakerRow, command: BreakerSetRequestedData) -> bool:
-    """True if the breaker is open as requested, so that the command is a repeat."""
-    return (
-        held.state is BreakerState.OPEN
-        and held.manual
-        and held.reason == command.reason
-        and (held.until is None) == (command.open_for is None)
-    )
 
 
 def _closed(held: BreakerRow, why: str, now: datetime) -> BreakerRow:

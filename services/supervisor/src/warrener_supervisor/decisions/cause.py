@@ -43,14 +43,10 @@ def fingerprint(job_type: str, error: ErrorInfo | None) -> str:
     if error is None:
         return _digest(job_type)
     way = tuple(_frames(error.stack)) if error.stack else ()
-    words = way or (normalised(error.stack or error.message), *_exit_code(error))
+    # By the exit code of a process, programs distinguish their failures.
+    code = _EXIT_CODE.findall(error.message)[:1] if error.type == "ExitCode" else ()
+    words = way or (normalised(error.stack or error.message), *code)
     return _digest(job_type, error.kind.value, error.type, *words)
-
-
-def _exit_code(error: ErrorInfo) -> Iterator[str]:
-    """The exit code of a process, by which programs distinguish their failures."""
-    if error.type == "ExitCode" and (found := _EXIT_CODE.search(error.message)):
-        yield found[1]
 
 
 def normalised(text: str) -> str:
@@ -62,10 +58,7 @@ def normalised(text: str) -> str:
 
 
 def _frames(stack: str) -> Iterator[str]:
-    """Yield each frame and each class raised once, from the raise to the handler.
-
-    Starts at the end, because a stack that is too long is stored from its end.
-    """
+    """Yield each frame and class raised once, from the raise on: a stack that is too long has its end."""
     seen = dict.fromkeys(reversed(list(_lines(stack))))
     return (line for line, _ in zip(seen, range(_MAX_FRAMES), strict=False))
 
@@ -74,18 +67,14 @@ def _lines(stack: str) -> Iterator[str]:
     in_frames = False  # a class raised follows a frame; a message may have lines that look like one
     for line in stack.splitlines():
         if frame := _FRAME.match(line):
-            yield f"{_file(frame['file'])}:{_named(frame['function'] or '')}"
+            file = re.split(r"[/\\]", frame["file"])[-1]  # releases stand in folders of their own
+            yield f"{_named(file)}:{_named(frame['function'] or '')}"
             in_frames = True
         elif _INNER.match(line):
             in_frames = True
         elif in_frames and (raised := _RAISED.match(line)):
             yield raised["error"]
             in_frames = False
-
-
-def _file(path: str) -> str:
-    """Return the file's name alone, because releases stand in folders of their own."""
-    return _named(re.split(r"[/\\]", path)[-1])
 
 
 def _named(name: str) -> str:

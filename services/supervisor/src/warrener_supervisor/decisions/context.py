@@ -60,8 +60,7 @@ class Timings:
 
     @property
     def request_after(self) -> timedelta:
-        """Silence after which a heartbeat is requested: the time to answer is over when the lease is, however
-        the looks fall."""
+        """Silence after which a heartbeat is requested: the time to answer ends before the lease."""
         return self.lease - self.answer - min(self.look, self.answer)
 
 

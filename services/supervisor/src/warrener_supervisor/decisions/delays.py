@@ -69,11 +69,8 @@ def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime
     """
     if context.holding.find_blocking(row.job_type, row.policy, row.queue) is not None:
         return due_at if due_at > context.now else context.now + RECHECK_INTERVAL
-    return (
-        due_at
-        if due_at - context.now > context.timings.max_queue_delay
-        else due_at + context.timings.delay_grace
-    )
+    in_store = due_at - context.now > context.timings.max_queue_delay
+    return due_at if in_store else due_at + context.timings.delay_grace
 
 
 def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
@@ -86,8 +83,7 @@ def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
 
 
 def breaker_to_blame(row: JobRow, error: ErrorInfo | None, context: JudgeContext) -> BreakerRow | None:
-    """Return the open breaker that is to blame for `error`, so that the job is not charged. A probe's failure
-    is."""
+    """Return the open breaker to blame for `error`, which is then not charged. A probe's failure is."""
     if error is None or error.kind not in COUNTED_ERRORS or row.cancel_reason is not None:
         return None
     return context.holding.find_open(row.job_type, row.policy)

@@ -86,12 +86,8 @@ def observe_deploys(
             found = _observe(agent, job_type, history, schemas.get(job_type), now)
             if found is None:
                 continue
-            same = [at for at, one in enumerate(history) if one.first_seen_at == found.first_seen_at]
-            if same:
-                history[same[0]] = found
-            else:
-                history.append(found)
-                history.sort(key=lambda one: one.first_seen_at)
+            history[:] = [one for one in history if one.first_seen_at != found.first_seen_at] + [found]
+            history.sort(key=lambda one: one.first_seen_at)
             changed[job_type, found.first_seen_at] = found
     return list(changed.values())
 
@@ -100,13 +96,10 @@ def _observe(
     agent: AgentRow, job_type: str, history: Sequence[Deploy], schema: JsonObject | None, now: datetime
 ) -> Deploy | None:
     version, started_at, seen_at = agent.code_version or "", min(agent.started_at, now), agent.last_seen_at
-    same = [one for one in history if one.code_version == version]
-    if same:
-        last = same[-1]
-        comes_back = started_at > last.last_seen_at + COMES_BACK_AFTER and history[-1] is not last
-        if not comes_back:
-            is_due = seen_at >= last.last_seen_at + SEEN_INTERVAL
-            return replace(last, last_seen_at=seen_at) if is_due else None
+    last = next((one for one in reversed(history) if one.code_version == version), None)
+    if last is not None and (history[-1] is last or started_at <= last.last_seen_at + COMES_BACK_AFTER):
+        is_due = seen_at >= last.last_seen_at + SEEN_INTERVAL
+        return replace(last, last_seen_at=seen_at) if is_due else None
     return Deploy(
         job_type=job_type,
         first_seen_at=started_at,

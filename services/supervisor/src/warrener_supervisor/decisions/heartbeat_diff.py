@@ -34,8 +34,7 @@ class HeartbeatLine(NamedTuple):
 
 
 class MissingAttempt(NamedTuple):
-    """A running attempt that its living agent does not list: since when (monotonic), and when it was last
-    known to run."""
+    """A running attempt that its living agent does not list: since when (monotonic), and last seen."""
 
     since: float
     last_seen_at: datetime
@@ -89,8 +88,7 @@ class HeartbeatTracker:
         agent.confirmed.update(agent.lines.intersection(lines))
 
     def due_for_comparison(self, now: float) -> list[str]:
-        """Return the agents whose whole list must be compared with the store: new processes at once, others
-        at intervals."""
+        """Return the agents to compare with the store: new processes at once, others at intervals."""
         return [agent_id for agent_id, agent in self._agents.items() if agent.compare_at <= now]
 
     def compare(self, agent_id: str, running: Collection[RunningAttemptRow], now: float) -> None:
@@ -103,8 +101,7 @@ class HeartbeatTracker:
         agent.confirmed = {line for line in agent.lines & known.keys() if not known[line].cancelled}
 
     def missing(self, before: float) -> dict[HeartbeatLine, tuple[str, MissingAttempt]]:
-        """Return the attempts that agents have not listed since `before`, though they have sent
-        heartbeats."""
+        """Return the attempts that agents have not listed since `before`, despite their heartbeats."""
         return {
             line: (agent_id, missing)
             for agent_id, agent in self._agents.items()
@@ -128,14 +125,11 @@ class HeartbeatTracker:
 
 
 def matches_store(running: Mapping[UUID, RunningAttemptRow], agent_id: str, line: HeartbeatLine) -> bool:
-    """True if the store has the line as running under this agent, and nobody has requested its
-    cancellation."""
+    """True if the store has the line as running under this agent, and its cancel is not requested."""
     known = running.get(line.job_id)
-    return known is not None and (known.attempt, known.agent_id, known.cancelled) == (
-        line.attempt,
-        agent_id,
-        False,
-    )
+    if known is None or known.cancelled:
+        return False
+    return (known.attempt, known.agent_id) == (line.attempt, agent_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +159,10 @@ def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: d
     if line.attempt < row.attempt:
         return Discrepancy(superseded=row.state is JobState.RUNNING, not_lost=True)
     if row.state is not JobState.RUNNING:
-        return Discrepancy(begun=_begun(row, agent_id, now))
+        data = AttemptStartedData(
+            job_id=row.job_id, attempt=row.attempt, job_type=row.job_type, agent_id=agent_id, started_at=now
+        )
+        return Discrepancy(begun=job_event(AttemptStarted, row, f"{row.attempt}:listed", now, data))
     return Discrepancy(unwanted=row.agent_id == agent_id and row.cancel_reason is not None)
 
 
@@ -185,15 +182,3 @@ def checked_event(
             may_start.append(one)
     data = AttemptsCheckedData(agent_id=agent_id, may_start=tuple(may_start), ended=tuple(ended))
     return supervisor_event(AttemptsChecked, f"{agent_id}:{now.isoformat()}:checked", agent_id, now, data)
-
-
-def _begun(row: JobRow, agent_id: str, now: datetime) -> AttemptStarted:
-    return job_event(
-        AttemptStarted,
-        row,
-        f"{row.attempt}:listed",
-        now,
-        AttemptStartedData(
-            job_id=row.job_id, attempt=row.attempt, job_type=row.job_type, agent_id=agent_id, started_at=now
-        ),
-    )

@@ -23,8 +23,7 @@ from warrener_supervisor.decisions.signals import attempt_of, fence_of, signal_o
 
 
 class JudgedEvent(NamedTuple):
-    """An event to judge, the chance drawn for it, and the message it was read from; None if there was
-    none."""
+    """An event to judge, the chance drawn for it, and the message it was read from, if there was one."""
 
     event: Event[Any]
     chance: float
@@ -54,17 +53,12 @@ class JobBatch:
     def add(self, entry: JudgedEvent, decision: JudgeDecision) -> None:
         """Add the next decision."""
         self.decisions.append((entry, decision))
-        match decision:
-            case JobTransition():
-                self._change(decision)
-            case NoChange(notifications=notifications, answer=answer):
-                self.notifications |= notifications
-                self.answers.extend([answer] if answer else [])
-            case ParkDecision():
-                pass
-
-    def _change(self, decision: JobTransition) -> None:
+        if isinstance(decision, ParkDecision):
+            return
         self.notifications |= decision.notifications
+        if isinstance(decision, NoChange):
+            self.answers.extend([decision.answer] if decision.answer else [])
+            return
         last = self.saves[-1] if self.saves else None
         if last is None or (last.attempt is not None and decision.attempt is not None):
             self.row = _numbered(decision.row, self.row.version + 1)
@@ -171,8 +165,7 @@ def _repeated_notifications(
 
 
 def _may_run_on(row: JobRow, signal: Signal, event: Event[Any]) -> bool:
-    """True if an agent may run an attempt of a job that has ended, or may begin one, so that it must be
-    notified."""
+    """True if an agent may run or begin an attempt of a job that has ended: it must be notified."""
     if row.state is JobState.SUCCEEDED:
         return signal is Signal.ALIVE and row.agent_id not in (None, event.data.agent_id)
     if row.state not in _ENDED_WITHOUT_SUCCESS:

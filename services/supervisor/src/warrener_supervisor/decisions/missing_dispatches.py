@@ -18,8 +18,7 @@ from warrener_store.jobs.views import QueuedGroup
 
 
 class DelayedMessages(NamedTuple):
-    """Messages in the delay queues that may be of queued jobs: in the shortest one, and in those beyond
-    it."""
+    """Messages in the delay queues that may be of queued jobs: in the shortest one, and beyond it."""
 
     shortest: int = 0
     longer: int = 0
@@ -88,11 +87,11 @@ def find_missing(before: QueueSnapshot, now: QueueSnapshot) -> MissingDispatches
 
 def messages_needed(groups: Iterable[QueuedGroup]) -> tuple[int, int]:
     """Return how many messages the settled jobs, and all jobs, need at least."""
-    counted = [
-        (ceil(each.settled / each.policy.dispatch_batch), ceil(each.jobs / each.policy.dispatch_batch))
-        for each in groups
-    ]
-    return sum(settled for settled, _ in counted), sum(jobs for _, jobs in counted)
+    settled = every = 0
+    for each in groups:
+        settled += ceil(each.settled / each.policy.dispatch_batch)
+        every += ceil(each.jobs / each.policy.dispatch_batch)
+    return settled, every
 
 
 def jobs_to_fill(messages: int, rows: Iterable[JobRow]) -> list[JobRow]:

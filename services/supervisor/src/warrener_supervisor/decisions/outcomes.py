@@ -37,14 +37,8 @@ def on_succeeded(row: JobRow, event: AttemptSucceeded, context: JudgeContext) ->
     over = _over(row, JobState.SUCCEEDED, context.now, result=data.result, agent_id=data.agent_id)
     itself = data.recorded_attempt == row.attempt
     verdict = VERDICT if itself else f"{VERDICT}: recorded by attempt {data.recorded_attempt}"
-    record = attempt_record(
-        row,
-        AttemptOutcome.SUCCEEDED,
-        data.finished_at,
-        data.agent_id,
-        started_at=data.started_at,
-        verdict=verdict,
-    )
+    end, agent = AttemptOutcome.SUCCEEDED, data.agent_id
+    record = attempt_record(row, end, data.finished_at, agent, started_at=data.started_at, verdict=verdict)
     return JobTransition(over, VERDICT, attempt=record, notifications=notifications)
 
 
@@ -104,8 +98,7 @@ def end_cancelled(row: JobRow, record: AttemptRow | None, now: datetime) -> JobT
 
 
 def on_cancel_requested(row: JobRow, event: JobCancelRequested, context: JudgeContext) -> JobTransition:
-    """Stop a running attempt, whose end will end the job; end any other job here. The requester watches
-    it."""
+    """Stop a running attempt, whose end will end the job; end any other job. The requester watches it."""
     data = event.data
     watchers = merge_watchers(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
     requested = evolve(
@@ -120,18 +113,11 @@ def on_cancel_requested(row: JobRow, event: JobCancelRequested, context: JudgeCo
 def on_deadline_passed(row: JobRow, event: JobDeadlinePassed, context: JudgeContext) -> JobTransition:
     """End the job in any state, because its deadline has passed."""
     over = _over(row, JobState.EXPIRED, context.now, agent_id=row.agent_id)
-    record = None
+    record, notifications = None, notifications_for(over.state, Signal.DEADLINE_PASSED)
     if row.state is JobState.RUNNING:
-        record = attempt_record(
-            row,
-            AttemptOutcome.CANCELLED,
-            context.now,
-            row.agent_id,
-            verdict=f"expired: its deadline was {event.data.deadline.isoformat()}",
-        )
-    return JobTransition(
-        over, "expired", attempt=record, notifications=notifications_for(over.state, Signal.DEADLINE_PASSED)
-    )
+        why = f"expired: its deadline was {event.data.deadline.isoformat()}"
+        record = attempt_record(row, AttemptOutcome.CANCELLED, context.now, row.agent_id, verdict=why)
+    return JobTransition(over, "expired", attempt=record, notifications=notifications)
 
 
 @cache

@@ -30,12 +30,6 @@ class _Deaths(NamedTuple):
     def total(self) -> int:
         return len(self.named) + self.unnamed
 
-    def and_another(self, death: str) -> "_Deaths":
-        named = (*self.named, death)
-        if len(named) <= _FIRST + _LAST:
-            return _Deaths(named, self.unnamed)
-        return _Deaths(named[:_FIRST] + named[_FIRST + 1 :], self.unnamed + 1)
-
 
 def _deaths_in(error: ErrorInfo | None) -> _Deaths:
     return _Deaths(error.crashes, error.crashes_omitted) if error else _Deaths()
@@ -43,12 +37,6 @@ def _deaths_in(error: ErrorInfo | None) -> _Deaths:
 
 def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
     return error.model_copy(update={"crashes": deaths.named, "crashes_omitted": deaths.unnamed})
-
-
-def loss_message(agent_id: str, since: str, *, not_in_heartbeat: bool) -> str:
-    """Explain why an attempt counts as lost."""
-    what = "not named it since" if not_in_heartbeat else "not sent a heartbeat since"
-    return f"agent {agent_id} has {what} {since}"
 
 
 def revoke_loss(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
@@ -70,7 +58,11 @@ def error_with_deaths(row: JobRow, error: ErrorInfo) -> ErrorInfo:
     """Return the error of the current attempt of `row`, with all deaths so far."""
     deaths = _deaths_in(row.error)
     if error.kind in {ErrorKind.CRASH, ErrorKind.LOST}:
-        deaths = deaths.and_another(_death(row.attempt, error))
+        death = f"attempt {row.attempt}: {error.type}: {error.message}"[:_MAX_DEATH_LENGTH]
+        named, unnamed = (*deaths.named, death), deaths.unnamed
+        if len(named) > _FIRST + _LAST:
+            named, unnamed = named[:_FIRST] + named[_FIRST + 1 :], unnamed + 1
+        deaths = _Deaths(named, unnamed)
     return error if deaths == _deaths_in(error) else _with(error, deaths)
 
 
@@ -80,9 +72,8 @@ def charge_agent_death(row: JobRow) -> JobRow:
     The broker redelivers it before anybody has missed the first agent, so this counts as a death too.
     """
     message = f"agent {row.agent_id} has died, or was cut off, while it ran it"
-    return evolve(
-        row, error=error_with_deaths(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message))
-    )
+    lost = ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message)
+    return evolve(row, error=error_with_deaths(row, lost))
 
 
 def quarantine_reason(charged: JobRow) -> str | None:
@@ -95,21 +86,13 @@ def quarantine_reason(charged: JobRow) -> str | None:
 
 def keep_deaths(row: JobRow, decision: JobTransition | NoChange) -> JobTransition | NoChange:
     """Carry the job's deaths over into the error of `decision`."""
-    if (
-        isinstance(decision, NoChange)
-        or decision.row.error is row.error
-        or not (row.error and row.error.crashes)
-    ):
+    if isinstance(decision, NoChange) or not (row.error and row.error.crashes):
         return decision
     error = decision.row.error
-    if error is None or error.crashes:
+    if error is row.error or error is None or error.crashes:
         return decision
     merged = _with(error, _deaths_in(row.error))
     dead_letter = decision.dead_letter
     if dead_letter is not None:
         dead_letter = replace(dead_letter, error=merged)
     return decision._replace(row=evolve(decision.row, error=merged), dead_letter=dead_letter)
-
-
-def _death(attempt: int, error: ErrorInfo) -> str:
-    return f"attempt {attempt}: {error.type}: {error.message}"[:_MAX_DEATH_LENGTH]

@@ -26,8 +26,7 @@ from warrener_supervisor.decisions.timeouts import has_overrun, timeout_error, w
 
 
 def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
-    """Charge a failed attempt. Its error, the policy and the handler's request decide if another one
-    follows."""
+    """Charge a failed attempt. Its error, the policy and the handler decide if another one follows."""
     data = event.data
     if is_unknown_job_type(data.error):
         return _on_unknown_job_type(row, event, context)
@@ -45,18 +44,16 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
     record = _ended(row, AttemptOutcome.FAILED, data, data.error)
     if why := poison.quarantine_reason(charged):
         return _end_job(charged, record, why, context)
-    requested_by_handler = (
-        None if data.retry_after_seconds is None else delays.requested_delay(data.retry_after_seconds)
-    )
-    is_requested = data.error.retryable and requested_by_handler is not None
+    seconds = data.retry_after_seconds
+    is_requested = data.error.retryable and seconds is not None
     if not is_requested and (why := non_retryable_reason(data.error, row.policy)):
         return _end_job(charged, record, why, context)
+    requested_by_handler = None if seconds is None else delays.requested_delay(seconds)
     return _retry_unless_held(row, charged, record, context, requested_by_handler)
 
 
 def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
-    """Run the job again later, as its handler requests: uncharged up to `max_snoozes`, and never at once, or
-    it would spin."""
+    """Run the job again later: uncharged up to `max_snoozes`, and never at once, or it would spin."""
     data = event.data
     delay = max(delays.requested_delay(data.retry_after_seconds or 0.0), context.timings.min_queue_delay)
     record = _ended(row, AttemptOutcome.SNOOZED, data)
@@ -83,20 +80,19 @@ def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobT
 def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransition:
     """Count the loss, or the timeout if the attempt had run too long before its agent fell silent."""
     since = event.data.last_seen_at.isoformat()
-    message = poison.loss_message(event.data.agent_id, since, not_in_heartbeat=event.data.not_in_heartbeat)
+    what = "not named it since" if event.data.not_in_heartbeat else "not sent a heartbeat since"
+    message = f"agent {event.data.agent_id} has {what} {since}"  # `poison.revoke_loss` recognises it
     error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
     record = attempt_record(row, AttemptOutcome.LOST, context.now, event.data.agent_id, error=error)
-    if row.cancel_reason is None and was_overrunning(
-        row, event.data.last_seen_at, context.now, context.timings
-    ):
+    overran = was_overrunning(row, event.data.last_seen_at, context.now, context.timings)
+    if row.cancel_reason is None and overran:
         error = timeout_error(row, f"agent {event.data.agent_id} has not named it since {since}")
         return _refuse_later_claims(_timed_out(row, record, error, context))
     return _charge_loss(row, error, record, context)
 
 
 def _charge_loss(row: JobRow, error: ErrorInfo, record: AttemptRow, context: JudgeContext) -> JobTransition:
-    """Count the loss apart from failures, because it is not the job's fault. A job that ends every agent ends
-    too."""
+    """Count the loss apart from failures: it is not the job's fault. A job that ends every agent ends too."""
     charged = evolve(row, losses=row.losses + 1, error=poison.error_with_deaths(row, error))
     why = poison.quarantine_reason(charged)
     if why is None and charged.losses > row.policy.max_lost_attempts:
@@ -145,10 +141,16 @@ def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> J
 
 
 def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
-    """End a job whose attempt was stopped on request. An unrequested stop is charged, so that it cannot
-    repeat without end."""
+    """End a job that was stopped on request. An unrequested stop is charged, so that it cannot go on."""
     data = event.data
-    record = _ended(row, AttemptOutcome.CANCELLED, data, flight_record_error(data))
+    flight = ErrorInfo(
+        kind=ErrorKind.ERROR,
+        type="cancelled",
+        message=data.reason,
+        retryable=False,
+        flight_record=data.flight_record,
+    )
+    record = _ended(row, AttemptOutcome.CANCELLED, data, flight if data.flight_record else None)
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     if has_overrun(row, context.now, context.timings):
@@ -172,8 +174,7 @@ def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) ->
 
 
 def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
-    """Retry uncharged until an agent knows the job type, as during a deployment, or until the job's limits
-    end it."""
+    """Retry uncharged until an agent knows the job type, as in a deployment, or a limit ends the job."""
     record = attempt_record(
         row, AttemptOutcome.RELEASED, context.now, event.data.agent_id, error=event.data.error
     )
@@ -214,20 +215,14 @@ def _retry_unless_held(
     context: JudgeContext,
     requested_by_handler: timedelta | None = None,
 ) -> JobTransition:
-    """Charge the attempt unless a breaker has opened meanwhile; a delay that the handler requested counts
-    either way."""
-    breaker = delays.breaker_to_blame(row, charged.error, context)
+    """Charge the attempt unless a breaker has opened; a delay of the handler counts either way."""
+    breaker, delay = delays.breaker_to_blame(row, charged.error, context), requested_by_handler
     if breaker is None:
-        delay = (
-            row.policy.backoff.delay(charged.failures, context.chance)
-            if requested_by_handler is None
-            else requested_by_handler
-        )
+        if delay is None:
+            delay = row.policy.backoff.delay(charged.failures, context.chance)
         return _retry_if_attempts_left(charged, record, delay, context)
     spared = evolve(row, error=charged.error)
-    return delays.annotate(
-        breaker, _retry_unless_too_old(spared, record, requested_by_handler or timedelta(0), context)
-    )
+    return delays.annotate(breaker, _retry_unless_too_old(spared, record, delay or timedelta(0), context))
 
 
 def _retry_if_attempts_left(
@@ -294,16 +289,3 @@ def _retry_unless_too_old(
 
 def _snoozed_out(why: str, handler_error: ErrorInfo) -> ErrorInfo:
     return ErrorInfo(kind=ErrorKind.ERROR, type="snoozed", message=f"{why}; {handler_error.message}")
-
-
-def flight_record_error(data: AttemptCancelledData) -> ErrorInfo | None:
-    """Return the flight record of a stopped attempt as an error, if there is one."""
-    if data.flight_record is None:
-        return None
-    return ErrorInfo(
-        kind=ErrorKind.ERROR,
-        type="cancelled",
-        message=data.reason,
-        retryable=False,
-        flight_record=data.flight_record,
-    )

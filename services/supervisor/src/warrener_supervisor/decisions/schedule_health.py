@@ -145,9 +145,8 @@ def failing_issue(history: RunHistory) -> ScheduleIssue | None:
     row, last = history.row, history.last_failed
     if history.paused or row.pause_after is None or last is None or history.failures < row.pause_after:
         return None
-    why = (
-        "its last job has failed" if row.pause_after == 1 else f"its last {history.failures} jobs have failed"
-    )
+    jobs = "job has" if row.pause_after == 1 else f"{history.failures} jobs have"
+    why = f"its last {jobs} failed"
     return ScheduleIssue(
         kind=FAILING,
         schedule=row.name,
@@ -158,8 +157,7 @@ def failing_issue(history: RunHistory) -> ScheduleIssue | None:
 
 
 def unsuccessful_issue(history: RunHistory, now: datetime) -> ScheduleIssue | None:
-    """Return the problem of a schedule without a success for longer than its owner expects; none if it is
-    paused."""
+    """Return the problem of a schedule, not paused, without a success for longer than expected."""
     row = history.row
     if history.paused or row.success_within is None:
         return None
@@ -211,8 +209,9 @@ def explain_missing_success(
 
 
 def _of_job(job: JobRow, served: Collection[str], holding: OpenBreakers) -> str | None:
+    why = f": {job.error.message[:_MESSAGE]}" if job.error else ""
     if job.state.terminal:
-        return None if job.state is JobState.SUCCEEDED else f"its last job is {job.state}{_why(job)}"
+        return None if job.state is JobState.SUCCEEDED else f"its last job is {job.state}{why}"
     if job.state is JobState.RUNNING:
         return "its last job is running"
     if breaker := holding.find_blocking(job.job_type, job.policy, job.queue):
@@ -220,11 +219,7 @@ def _of_job(job: JobRow, served: Collection[str], holding: OpenBreakers) -> str 
     if job.queue not in served:
         return f"no agent serves queue {job.queue}, where its last job waits"
     if job.state is JobState.RETRYING:
-        return f"its last job is tried again{_why(job)}"
+        return f"its last job is tried again{why}"
     return (
         f"its last job waits in queue {job.queue}" if job.state is JobState.QUEUED else "its last job waits"
     )
-
-
-def _why(job: JobRow) -> str:
-    return f": {job.error.message[:_MESSAGE]}" if job.error else ""

@@ -74,8 +74,7 @@ def attempt_of(event: Event[Any]) -> int | None:
 
 
 def fence_of(row: JobRow, event: Event[Any]) -> Fence:
-    """Compare the event's attempt with the job's current one; an event about the whole job is always
-    current."""
+    """Compare the event's attempt with the job's; an event about the whole job is always current."""
     attempt = attempt_of(event)
     if attempt is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
         return Fence.CURRENT

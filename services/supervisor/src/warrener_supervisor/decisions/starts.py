@@ -39,7 +39,11 @@ def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> Jo
         row = poison.charge_agent_death(row)
         why = poison.quarantine_reason(row)
         if why is not None and row.cancel_reason is None:  # the cancel below stops a cancelled one
-            return _quarantine(row, why, context.now)
+            record = outcomes.attempt_record(
+                row, AttemptOutcome.LOST, context.now, row.agent_id, error=row.error
+            )
+            stop = outcomes.notifications_for(JobState.DEAD, Signal.ALIVE)
+            return outcomes.end_dead(row, record, why, context.now)._replace(notifications=stop)
     running = evolve(
         row,
         state=JobState.RUNNING,
@@ -67,27 +71,14 @@ def _taken_over(row: JobRow, event: SignOfLife, now: datetime) -> bool:
     return row.agent_id is not None and row.started_at < event.data.started_at <= now
 
 
-def _quarantine(row: JobRow, why: str, now: datetime) -> JobTransition:
-    """End a poisonous job and stop the attempt that has just begun."""
-    assert row.error is not None
-    record = outcomes.attempt_record(row, AttemptOutcome.LOST, now, row.agent_id, error=row.error)
-    return outcomes.end_dead(row, record, why, now)._replace(
-        notifications=outcomes.notifications_for(JobState.DEAD, Signal.ALIVE)
-    )
-
-
 def has_ended(row: JobRow, event: Event[Any]) -> bool:
     """True if this event may have quarantined the dead job of `row`; later events repeat no notification."""
-    return (
-        isinstance(event, AttemptStarted)
-        and row.started_at is not None
-        and row.started_at < event.data.started_at
-    )
+    started_at = event.data.started_at if isinstance(event, AttemptStarted) else None
+    return row.started_at is not None and started_at is not None and row.started_at < started_at
 
 
 def timeout_check_at(row: JobRow, started_at: datetime, timings: Timings) -> datetime:
-    """Return when the watchdog must look at a running attempt: after its timeout. Its lease belongs to its
-    agent."""
+    """Return when the watchdog must look at a running attempt. Its lease belongs to its agent."""
     return started_at + row.policy.timeout + timings.timeout_grace
 
 
@@ -101,22 +92,18 @@ def on_overdue(row: JobRow, _: AttemptStartTimedOut, context: JudgeContext) -> J
     if breaker := context.holding.holds(row, context.now):
         put_off = evolve(row, wake_at=context.now + RECHECK_INTERVAL, updated_at=context.now)
         return JobTransition(put_off, f"held back: {breaker.name} is {breaker.state.value}")
-    was_stored_only = row.dispatched_at is None
+    dispatched_at, notifications = context.now, frozenset({Notification.DISPATCH})
+    if row.dispatched_at is not None:
+        dispatched_at, notifications = max(row.dispatched_at, row.due_at or context.now), NO_NOTIFICATIONS
     queued = evolve(
         row,
         state=JobState.QUEUED,
         due_at=None,
-        dispatched_at=context.now
-        if was_stored_only
-        else max(row.dispatched_at or context.now, row.due_at or context.now),
+        dispatched_at=dispatched_at,
         wake_at=context.now + row.policy.start_timeout,
         updated_at=context.now,
     )
-    return JobTransition(
-        queued,
-        "queued",
-        notifications=frozenset({Notification.DISPATCH}) if was_stored_only else NO_NOTIFICATIONS,
-    )
+    return JobTransition(queued, "queued", notifications=notifications)
 
 
 def queue_refused_retry(row: JobRow, attempt: int, now: datetime) -> JobRow | None:
@@ -148,8 +135,7 @@ def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:
 
 
 def _another_holds(row: JobRow, event: SignOfLife, started_at: datetime) -> bool:
-    """True if another agent holds the attempt. The ledger grants it again when its holder is silent: the
-    later start holds it."""
+    """True if another agent holds the attempt: the ledger grants it again, and the later start holds it."""
     if row.state is not JobState.RUNNING or row.agent_id in (None, event.data.agent_id):
         return False
     later = row.started_at is None or started_at > row.started_at

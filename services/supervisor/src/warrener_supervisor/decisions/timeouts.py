@@ -52,8 +52,7 @@ def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings:
 
 
 def on_timed_out(row: JobRow, _: AttemptTimedOut, context: JudgeContext) -> JobTransition:
-    """Have the agent stop the attempt. The job stays running until it has, and nothing else begins
-    meanwhile."""
+    """Have the agent stop the attempt. The job stays running until then, and nothing else begins."""
     waits = evolve(row, wake_at=context.now + context.timings.claim, updated_at=context.now)
     return JobTransition(waits, "stop requested", notifications=frozenset({Notification.CANCEL}))
 
@@ -84,20 +83,14 @@ def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
     """Return the event for a job whose `deadline_at` has come."""
     if row.deadline_at is None:
         return None
-    return job_event(
-        JobDeadlinePassed,
-        row,
-        "deadline_passed",
-        now,
-        JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at),
-    )
+    data = JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at)
+    return job_event(JobDeadlinePassed, row, "deadline_passed", now, data)
 
 
 def lost_event(
     row: JobRow, last_seen_at: datetime, now: datetime, *, not_in_heartbeat: bool = False
 ) -> Event[Any]:
-    """Return the event for an attempt that is lost with its agent; `not_in_heartbeat`: its agent lives and
-    no longer lists it."""
+    """Return the event for a lost attempt; `not_in_heartbeat`: its agent lives and does not list it."""
     data = AttemptLostData(**_attempt(row), last_seen_at=last_seen_at, not_in_heartbeat=not_in_heartbeat)
     return job_event(AttemptLost, row, f"{row.attempt}:lost", now, data)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import is_object
-from warrener_supervisor.escalation.policy_checks import PolicyFileError
-from warrener_supervisor.escalation.policy_file import read
+from warrener_supervisor.escalation.policy_file import PolicyFileError, read
 from warrener_supervisor.escalation.simulate import (
     EscalationSimulation,
     Scenario,
@@ -33,8 +32,8 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         file = read(options.file)
     except PolicyFileError as error:
+        mistake = {"key": error.key, "problem": error.problem, "remedy": error.remedy}
         if options.as_json:
-            mistake = {"key": error.key, "problem": error.problem, "remedy": error.remedy}
             print(json.dumps({"mistake": mistake}, ensure_ascii=False))
         else:
             print(error, file=sys.stderr)
@@ -65,41 +64,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("file", metavar="FILE", type=Path, help="the escalation file")
     parser.add_argument("--kind", default="job.dead", help="kind of the incident (default job.dead)")
     parser.add_argument("--job-type", metavar="TYPE", default="example.job", help="job type of the dead job")
-    parser.add_argument(
-        "--error",
-        metavar="CLASS",
-        default="builtins.RuntimeError",
-        help="class of the error (default builtins.RuntimeError)",
-    )
-    parser.add_argument(
-        "--arguments",
-        metavar="JSON",
-        type=_object,
-        default={},
-        help="arguments of the dead job (default none)",
-    )
-    parser.add_argument(
-        "--at",
-        metavar="TIME",
-        type=_moment,
-        default=datetime.now(UTC),
-        help="time of the first death (default now)",
-    )
+    error, now = "builtins.RuntimeError", datetime.now(UTC)
+    text = f"class of the error (default {error})"
+    parser.add_argument("--error", metavar="CLASS", default=error, help=text)
+    text = "arguments of the dead job (default none)"
+    parser.add_argument("--arguments", metavar="JSON", type=_object, default={}, help=text)
+    text = "time of the first death (default now)"
+    parser.add_argument("--at", metavar="TIME", type=_moment, default=now, help=text)
     parser.add_argument("--times", metavar="N", type=int, default=1, help="number of dead jobs (default 1)")
-    parser.add_argument(
-        "--every",
-        metavar="SPAN",
-        type=_span,
-        default=timedelta(0),
-        help="time between two deaths (default 0)",
-    )
-    parser.add_argument(
-        "--ack-after",
-        metavar="SPAN",
-        type=_span,
-        default=None,
-        help="acknowledge after this time (default never)",
-    )
+    text = "time between two deaths (default 0)"
+    parser.add_argument("--every", metavar="SPAN", type=_span, default=timedelta(0), help=text)
+    text = "acknowledge after this time (default never)"
+    parser.add_argument("--ack-after", metavar="SPAN", type=_span, help=text)
     parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON document")
     return parser
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from hashlib import sha256
 from hmac import new
 from http.client import HTTPException, HTTPMessage
-from typing import IO, Any, Literal
+from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -35,27 +35,22 @@ same id. Returns once the sink has taken it. Raises SinkFailed."""
 
 
 async def send_alert(name: str, declared: SinkConfig, alert: AlertMessage, now: datetime) -> None:
-    """Send an alert to the log, to Apprise or to a webhook."""
+    """Send an alert to Apprise, to a webhook or to the log, which never fails."""
     del name
     if declared.apprise is not None:
         await send_by_apprise(declared.apprise, alert)
     elif declared.webhook is not None and declared.secret is not None:
         await send_to_webhook(declared.webhook, declared.secret, alert, now)
     else:
-        _write_to_log(declared.log or "error", alert)
-
-
-def _write_to_log(level: Literal["warning", "error"], alert: AlertMessage) -> None:
-    """Write an alert to the log. It never fails, so it is left when all other sinks do not answer."""
-    write = _log.error if level == "error" else _log.warning
-    write(
-        f"Alert: {alert.title}",
-        action="escalation.alert",
-        alert_id=alert.alert_id,
-        text=alert.text,
-        fingerprint=alert.facts.get("fingerprint"),
-        times=alert.facts.get("times"),
-    )
+        write = _log.warning if declared.log == "warning" else _log.error
+        write(
+            f"Alert: {alert.title}",
+            action="escalation.alert",
+            alert_id=alert.alert_id,
+            text=alert.text,
+            fingerprint=alert.facts.get("fingerprint"),
+            times=alert.facts.get("times"),
+        )
 
 
 async def send_by_apprise(url: str, alert: AlertMessage) -> None:
@@ -83,7 +78,12 @@ class _NoRedirects(HTTPRedirectHandler):
 async def send_to_webhook(url: str, secret: str, alert: AlertMessage, now: datetime) -> None:
     """Post a signed alert, by the Standard Webhooks scheme. Any 2xx is a success; a repeat has the same
     webhook-id. Raises SinkFailed."""
-    body = body_of(alert, now)
+    payload: dict[str, Any] = {
+        "type": "warrener.alert",
+        "timestamp": now.isoformat(),
+        "data": {"title": alert.title, "text": alert.text, "urgent": alert.urgent, **alert.facts},
+    }
+    body = json.dumps(payload, ensure_ascii=False).encode(errors="replace")
     signature = signed(alert.alert_id, now, body, key_of(secret))
     await asyncio.to_thread(_post, url, body, {"content-type": "application/json", **signature})
 
@@ -98,16 +98,6 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
         raise SinkFailed(f"expected an answer of 2xx from the webhook, got {answer.code}") from answer
     except (OSError, HTTPException) as error:
         raise SinkFailed(f"expected an answer from the webhook, got: {error}") from error
-
-
-def body_of(alert: AlertMessage, now: datetime) -> bytes:
-    """Return the JSON to post."""
-    payload: dict[str, Any] = {
-        "type": "warrener.alert",
-        "timestamp": now.isoformat(),
-        "data": {"title": alert.title, "text": alert.text, "urgent": alert.urgent, **alert.facts},
-    }
-    return json.dumps(payload, ensure_ascii=False).encode(errors="replace")
 
 
 def key_of(secret: str) -> bytes:
@@ -140,9 +130,8 @@ async def send_to_sinks(
 ) -> dict[str, str]:
     """Send an alert to several sinks at once; return the failures by the names of their sinks."""
     sink_names = sorted(set(names))
-    failures = await asyncio.gather(
-        *(_try_sending(send, name, declared.get(name, _LOG), alert, now) for name in sink_names)
-    )
+    tries = (_try_sending(send, name, declared.get(name, _LOG), alert, now) for name in sink_names)
+    failures = await asyncio.gather(*tries)
     return {name: why for name, why in zip(sink_names, failures, strict=True) if why is not None}
 
 

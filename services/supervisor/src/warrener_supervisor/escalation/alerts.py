@@ -17,18 +17,12 @@ from warrener_supervisor.escalation.policy import WEEK, AlertStep, DigestPlan
 
 KIND = "digest"
 MAX_LINES = 10_000
-
-
 # uuid5(NAMESPACE_DNS, "warrener.alerts"); never changes, so that a repeated alert keeps its id.
 _ALERTS = UUID("0317090c-e5aa-55d3-890e-ae64b898928e")
 _TITLE = "{{ kind }}: {{ about }}, {{ times }} times"
-
-
 _TEXT = """{{ summary }}
 first {{ first_seen }}, last {{ last_seen }}
 warrener escalation ack {{ fingerprint }}"""
-
-
 _SHOWN = 50
 
 
@@ -70,16 +64,11 @@ def add_entry(incident: IncidentRow, name: str, plan: DigestPlan, now: datetime)
     return RaisedIncident(
         kind=KIND,
         fingerprint=f"{KIND}:{name}",
-        occurrence=f"{incident.fingerprint}:{incident.round}:{day}",
+        occurrence=f"{incident.fingerprint}:{incident.round}:{day}",  # the runner reads the fingerprint
         subject=name,
         sample={},
         raised_at=now,
     )
-
-
-def fingerprint_of_entry(entry: IncidentOccurrence) -> str:
-    """Return the fingerprint of the incident in this entry."""
-    return entry.occurrence.rsplit(":", 2)[0]
 
 
 def next_report(plan: DigestPlan, after: datetime) -> datetime:
@@ -110,10 +99,7 @@ def report(
         title=f"Digest {digest.subject}: {len(found)} incidents, {total} times",
         text="\n".join(lines),
         urgent=False,
-        facts={
-            "digest": digest.subject,
-            "incidents": [facts_of_incident(incident) for incident in found[:_SHOWN]],
-        },
+        facts={"digest": digest.subject, "incidents": list(map(facts_of_incident, found[:_SHOWN]))},
     )
 
 

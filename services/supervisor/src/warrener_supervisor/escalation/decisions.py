@@ -53,18 +53,18 @@ def matches(policy: EscalationPolicy, incident: IncidentRow) -> bool:
     An error matches by its own name and by those of its base classes.
     """
     error = error_of(incident)
-    return (
-        _any(policy.kinds, [incident.kind])
-        and _any(policy.job_types, [incident.job_type or ""])
-        and _any(policy.errors, [str(error.get("type", "")), *map(str, error.get("base_classes", ()))])
+    errors = [str(error.get("type", "")), *map(str, error.get("base_classes", ()))]
+    return all(
+        any(matches_pattern(pattern, name) for name in names for pattern in patterns)
+        for patterns, names in (
+            (policy.kinds, [incident.kind]),
+            (policy.job_types, [incident.job_type or ""]),
+            (policy.errors, errors),
+        )
     )
 
 
-def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:
-    return any(matches_pattern(pattern, name) for name in names for pattern in patterns)
-
-
-def decide(
+def decide(  # noqa: PLR0911 - one for each reason not to run the step
     incident: IncidentRow, policy: EscalationPolicy, quiet: Sequence[QuietPeriod], now: datetime
 ) -> WaitUntil | RunStep | SkipStep:
     """Return the next action for an open incident."""
@@ -76,8 +76,11 @@ def decide(
     due = incident.due_at or incident.first_seen_at + step.after
     if due > now:
         return WaitUntil(due, f"{step_name(step)} is due then")
-    if isinstance(step, AlertStep):
-        return _about_alert(step, incident, quiet, now)
+    if isinstance(step, AlertStep) and incident.acknowledged_by is not None:
+        return SkipStep(f"acknowledged by {incident.acknowledged_by}")
+    is_quiet = isinstance(step, AlertStep) and not step.urgent
+    if is_quiet and (until := quiet_hours_end(quiet, now)):
+        return WaitUntil(until, "quiet hours")
     if isinstance(step, PER_JOB) and incident.kind != DEAD:
         return SkipStep(f"nothing to {step_name(step)} about {incident.kind}")
     return RunStep(step)
@@ -86,16 +89,6 @@ def decide(
 def is_snoozed(incident: IncidentRow, now: datetime) -> bool:
     """True if nothing may happen now."""
     return incident.snoozed_until is not None and incident.snoozed_until > now
-
-
-def _about_alert(
-    step: AlertStep, incident: IncidentRow, quiet: Sequence[QuietPeriod], now: datetime
-) -> WaitUntil | RunStep | SkipStep:
-    if incident.acknowledged_by is not None:
-        return SkipStep(f"acknowledged by {incident.acknowledged_by}")
-    if not step.urgent and (until := quiet_hours_end(quiet, now)):
-        return WaitUntil(until, "quiet hours")
-    return RunStep(step)
 
 
 def quiet_hours_end(periods: Iterable[QuietPeriod], now: datetime) -> datetime | None:
@@ -131,8 +124,7 @@ def step_name(step: Any) -> str:
 
 
 def late_step(incident: IncidentRow, policy: EscalationPolicy) -> int | None:
-    """Return the step that is run at once for later entries of the incident: the last passed one that runs
-    per job."""
+    """Return the last passed step that runs per job: later entries of the incident run it at once."""
     passed = [place for place, step in enumerate(policy.steps[: incident.step]) if isinstance(step, PER_JOB)]
     return passed[-1] if passed else None
 

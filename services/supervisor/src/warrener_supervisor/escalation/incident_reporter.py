@@ -1,6 +1,7 @@
 """Raise incidents, and apply the commands of people to them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from warrener_contracts.events import (
@@ -13,7 +14,7 @@ from warrener_contracts.events import (
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
-from warrener_store.incidents.rows import MIXED_QUEUE, IncidentChange, RaisedIncident, refused_pieces
+from warrener_store.incidents.rows import MIXED_QUEUE, IncidentChange, RaisedIncident
 from warrener_store.incidents.store import Escalations
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_supervisor.decisions.cause import fingerprint as cause_of
@@ -70,8 +71,7 @@ class IncidentReporter:
         await self.raise_incidents([raised])
 
     async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
-        """Raise these incidents. Those that the store refuses are logged and lost, because a bug must not
-        stop the queue."""
+        """Raise these. Those that the store refuses are logged and lost: a bug must not stop the queue."""
         if not raised:
             return
         try:
@@ -83,31 +83,25 @@ class IncidentReporter:
                 incidents=len(raised),
             )
 
-    async def raise_refused_pieces(self, refused: Mapping[str, str]) -> None:
-        """Raise an incident for each piece of the topology that the broker refuses, by its sentence."""
-        await self.raise_incidents(refused_pieces(refused, self._clock.now()))
-
     async def raise_dead_jobs(self, rows: Iterable[JobRow]) -> None:
         """Raise an incident for each cause of death."""
         now = self._clock.now()
-        await self.raise_incidents(
-            [
-                RaisedIncident(
-                    kind=DEAD,
-                    fingerprint=cause_of(row.job_type, row.error),
-                    occurrence=str(row.job_id),
-                    subject=str(row.job_id),
-                    job_type=row.job_type,
-                    sample=sample_of(row),
-                    raised_at=now,
-                )
-                for row in rows
-            ]
-        )
+        raised = [
+            RaisedIncident(
+                kind=DEAD,
+                fingerprint=cause_of(row.job_type, row.error),
+                occurrence=str(row.job_id),
+                subject=str(row.job_id),
+                job_type=row.job_type,
+                sample=sample_of(row),
+                raised_at=now,
+            )
+            for row in rows
+        ]
+        await self.raise_incidents(raised)
 
     async def apply_commands(self, commands: Sequence[IncidentCommand]) -> Collection[str]:
-        """Apply commands; one about an incident that is not open is logged. Returns the fingerprints of the
-        others."""
+        """Apply commands and return the fingerprints; one about no open incident is only logged."""
         if not commands:
             return ()
         now = self._clock.now()
@@ -125,16 +119,14 @@ class IncidentReporter:
 
 
 def _change(command: IncidentCommand, now: datetime) -> IncidentChange:
-    data = command.data
+    data, change = command.data, IncidentChange(fingerprint=command.data.fingerprint, at=now)
     match command:
         case IncidentAcknowledgeRequested():
-            return IncidentChange(fingerprint=data.fingerprint, at=now, acknowledged_by=data.by)
+            return replace(change, acknowledged_by=data.by)
         case IncidentSnoozeRequested():
-            return IncidentChange(fingerprint=data.fingerprint, at=now, snoozed_until=command.data.until)
+            return replace(change, snoozed_until=command.data.until)
         case IncidentCloseRequested():
-            return IncidentChange(
-                fingerprint=data.fingerprint, at=now, close_reason=f"by {data.by}: {command.data.reason}"
-            )
+            return replace(change, close_reason=f"by {data.by}: {command.data.reason}")
 
 
 def mixed_queues(judged: Iterable[JobBatch], now: datetime) -> list[RaisedIncident]:

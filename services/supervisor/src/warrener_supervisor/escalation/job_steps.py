@@ -5,7 +5,6 @@ The ids of the requests are derived from the dead job's, so that a repeat reques
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from warrener_contracts.events import JobRequested, JobRequestedData
@@ -41,26 +40,14 @@ class EscalationRequestTooLarge(ValueError):
     """The request is larger than a scheduler accepts."""
 
 
-class _Page(NamedTuple):
-    """The rest of a page: jobs that cannot be requested, with the reason, the number that must wait, and the
-    number that the step is not for."""
-
-    bad: Mapping[str, str]
-    waiting: int
-    early: int
-    """Jobs that died before the step was in their policy."""
-
-
 class JobSteps:
     """Requests page by page; a page is saved after the broker has confirmed it."""
 
     def __init__(
-        self, store: StateStore, publish: Callable[[Sequence[Message]], Awaitable[None]], clock: Clock
+        self, store: StateStore, publish: Callable[[Sequence[Message]], Awaitable[object]], clock: Clock
     ) -> None:
-        self._store = store
-        self._incidents = store.escalations
-        self._publish = publish
-        self._clock = clock
+        self._store, self._incidents = store, store.escalations
+        self._publish, self._clock = publish, clock
 
     async def run(
         self,
@@ -79,15 +66,15 @@ class JobSteps:
         """
         given_up, early = None, 0
         while entries := await self._incidents.pending(incident.fingerprint, place + 1, _BATCH_SIZE):
-            page = await self._page(incident, step, entries, place, was_there)
-            early += page.early
-            if page.bad and give_up:
-                given_up = _log_passed_over(incident, page.bad)
-                await self._incidents.settle(incident.fingerprint, page.bad.keys(), place + 1)
-            elif page.bad:
-                raise Unfinished(f"{len(page.bad)} jobs: {next(iter(page.bad.values()))}")
-            if page.waiting:
-                raise Unfinished(f"{page.waiting} jobs are being retried: their ends are awaited")
+            bad, waiting, too_early = await self._page(incident, step, entries, place, was_there)
+            early += too_early
+            if bad and give_up:
+                given_up = _log_passed_over(incident, bad)
+                await self._incidents.settle(incident.fingerprint, bad.keys(), place + 1)
+            elif bad:
+                raise Unfinished(f"{len(bad)} jobs: {next(iter(bad.values()))}")
+            if waiting:
+                raise Unfinished(f"{waiting} jobs are being retried: their ends are awaited")
         if early:
             passed = f"passed over {early} jobs that died before {step_name(step)} was in the policy"
             given_up = passed if given_up is None else f"{given_up}; {passed}"
@@ -100,28 +87,33 @@ class JobSteps:
         entries: Sequence[IncidentOccurrence],
         place: int,
         was_there: Callable[[datetime], bool],
-    ) -> _Page:
-        """Request the jobs for one page of entries; return the rest."""
+    ) -> tuple[Mapping[str, str], int, int]:
+        """Request the jobs for one page of entries; return those that cannot be requested, with the reason,
+        how many must wait, and how many died before the step was in their policy."""
         rows = await self._jobs_of(entries)
         await self._settle_mended(incident, entries, rows)
         messages: list[Message] = []
         bad: dict[str, str] = {}
         waiting: set[str] = set()
-        early: list[str] = []
+        early, now = list[str](), self._clock.now()
         for entry in entries:
             row = rows.get(UUID(entry.occurrence))
-            if row is None or _mended(row, rows):
+            retried = row and rows.get(retry_job_id(row.job_id))
+            if row is None or (retried and retried.state is JobState.SUCCEEDED):
                 continue
             if not was_there(row.finished_at or entry.raised_at):
                 early.append(entry.occurrence)
-                continue
-            if isinstance(step, CompensateStep) and _being_retried(row, rows):
+            elif isinstance(step, CompensateStep) and retried and not retried.state.terminal:
                 waiting.add(entry.occurrence)
-                continue
-            try:
-                messages.extend(self._messages(incident, step, row))
-            except ValueError as error:
-                bad[entry.occurrence] = str(error)
+            elif isinstance(step, CompensateStep) or row.source != RETRY_SOURCE:
+                try:
+                    messages.append(
+                        compensation_request(row, incident, step, now)
+                        if isinstance(step, CompensateStep)
+                        else retry_request(row, now)
+                    )
+                except ValueError as error:
+                    bad[entry.occurrence] = str(error)
         if early:
             _log.warning(
                 "A step passed over jobs that died before the step was in their policy."
@@ -136,13 +128,7 @@ class JobSteps:
         left = waiting | bad.keys()
         done = [entry.occurrence for entry in entries if entry.occurrence not in left]
         await self._incidents.settle(incident.fingerprint, done, place + 1)
-        return _Page(bad, len(waiting), len(early))
-
-    def _messages(self, incident: IncidentRow, step: EscalationStep, row: JobRow) -> list[Message]:
-        now = self._clock.now()
-        if isinstance(step, CompensateStep):
-            return [compensation_request(row, incident, step, now)]
-        return [] if row.source == RETRY_SOURCE else [retry_request(row, now)]
+        return bad, len(waiting), len(early)
 
     async def all_mended(self, incident: IncidentRow) -> bool:
         """True if each job that was requested once more has succeeded; those need no further step."""
@@ -158,10 +144,13 @@ class JobSteps:
     async def _settle_mended(
         self, incident: IncidentRow, entries: Sequence[IncidentOccurrence], rows: Mapping[UUID, JobRow]
     ) -> int:
+        jobs = {entry.occurrence: UUID(entry.occurrence) for entry in entries}
         mended = [
-            entry.occurrence
-            for entry in entries
-            if (row := rows.get(UUID(entry.occurrence))) is not None and _mended(row, rows)
+            name
+            for name, job_id in jobs.items()
+            if job_id in rows
+            and (retried := rows.get(retry_job_id(job_id))) is not None
+            and retried.state is JobState.SUCCEEDED
         ]
         if mended:
             await self._incidents.settle(incident.fingerprint, mended, ALL_STEPS_DONE)
@@ -171,16 +160,6 @@ class JobSteps:
         """Load the dead jobs, and the jobs requested in their place."""
         dead = [UUID(entry.occurrence) for entry in entries]
         return await self._store.jobs_by_id({*dead, *map(retry_job_id, dead)}) if dead else {}
-
-
-def _mended(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
-    again = rows.get(retry_job_id(row.job_id))
-    return again is not None and again.state is JobState.SUCCEEDED
-
-
-def _being_retried(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
-    again = rows.get(retry_job_id(row.job_id))
-    return again is not None and not again.state.terminal
 
 
 def _log_passed_over(incident: IncidentRow, bad: Mapping[str, str]) -> str:
@@ -204,11 +183,6 @@ def retry_job_id(job_id: UUID) -> UUID:
 def compensation_job_id(job_id: UUID, job_type: str) -> UUID:
     """Return the id of the compensating job of this type."""
     return uuid5(job_id, f"escalation compensation\n{job_type}")
-
-
-def original_job_id(row: JobRow) -> UUID:
-    """Return the job that a policy has retried as this one; this job, if none has."""
-    return row.parent_id if row.source == RETRY_SOURCE and row.parent_id else row.job_id
 
 
 def retry_request(row: JobRow, now: datetime) -> Message:
@@ -238,9 +212,9 @@ def compensation_request(row: JobRow, incident: IncidentRow, step: CompensateSte
         queue=step.queue,
         parent_id=row.job_id,
     )
-    return _message(
-        compensation_job_id(original_job_id(row), step.job_type), COMPENSATION_SOURCE, row, data, now
-    )
+    # A job and its retry have one compensation.
+    original = row.parent_id if row.source == RETRY_SOURCE and row.parent_id else row.job_id
+    return _message(compensation_job_id(original, step.job_type), COMPENSATION_SOURCE, row, data, now)
 
 
 def _message(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now: datetime) -> Message:

@@ -83,8 +83,7 @@ class DigestPlan(FileModel):
 
 
 class EscalationStep(FileModel):
-    """One step of a policy. `after` counts from the step before it; for the first step, from the first
-    occurrence."""
+    """One step of a policy. `after` counts from the step before, or from the first occurrence."""
 
     after: Duration = timedelta(0)
 
@@ -141,8 +140,7 @@ PER_JOB = (RetryStep, CompensateStep)
 
 
 class EscalationPolicy(FileModel):
-    """The steps for matching incidents: kinds, job types and errors are patterns in which `*` stands for any
-    characters."""
+    """The steps for matching incidents, by patterns in which `*` stands for any characters."""
 
     name: str
     kinds: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)

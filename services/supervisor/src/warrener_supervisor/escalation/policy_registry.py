@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
-from warrener_store.incidents.rows import IncidentChange, IncidentFilter, IncidentRow
+from warrener_store.incidents.rows import IncidentChange, IncidentFilter
 from warrener_store.incidents.store import Escalations
 from warrener_supervisor.escalation.policy import Escalation
 from warrener_supervisor.escalation.policy_versions import (
@@ -33,9 +33,7 @@ class PolicyRegistry:
     """Knows the policies in the file and in the store. A version is stored before any incident follows it."""
 
     def __init__(self, incidents: Escalations, policies: Callable[[], Escalation], clock: Clock) -> None:
-        self._incidents = incidents
-        self._policies = policies
-        self._clock = clock
+        self._incidents, self._policies, self._clock = incidents, policies, clock
         self._loaded: LoadedEscalation | None = None
         self._stored: Mapping[str, StoredPolicy] = {}
         self._seen_at: datetime | None = None
@@ -44,7 +42,8 @@ class PolicyRegistry:
         """Return the contents of the file, after storing the policies that are new in it."""
         file, now = self._policies(), self._clock.now()
         loaded = self._loaded
-        if loaded is None or not (loaded.file is file or loaded.same_policies(file)):
+        # The sinks of the file may differ.
+        if loaded is None or (loaded.file.policies, loaded.file.quiet) != (file.policies, file.quiet):
             loaded = LoadedEscalation.of(file, now)
             await self._put(loaded, now)
             await self._announce(loaded, now)
@@ -89,27 +88,25 @@ class PolicyRegistry:
 
     async def _announce(self, loaded: LoadedEscalation, now: datetime) -> None:
         """Log the effect of the file on the open incidents, and wake those that restart."""
-        rows = await self._incidents.incidents(IncidentFilter(limit=_MAX_INCIDENTS))
-        affected: dict[PolicyChange, list[IncidentRow]] = {}
-        for row in rows:
-            current = loaded.current(row)
+        affected: dict[PolicyChange, list[str]] = {}
+        for row in await self._incidents.incidents(IncidentFilter(limit=_MAX_INCIDENTS)):
             readable = row.policy_version in self._stored
-            change = change_for(row, current, loaded.loaded_at, readable=readable)
-            affected.setdefault(change, []).append(row)
+            change = change_for(row, loaded.current(row), loaded.loaded_at, readable=readable)
+            affected.setdefault(change, []).append(row.fingerprint)
         if continuing := affected.get(PolicyChange.CONTINUES):
             _log.info(
                 "Open incidents go on by the policies with which they began; the file has other ones now.",
                 action="escalation.continued",
                 incidents=len(continuing),
-                fingerprints=[row.fingerprint for row in continuing[:_NAMED]],
+                fingerprints=continuing[:_NAMED],
             )
         if restarting := affected.get(PolicyChange.RESTARTS):
             _log.info(
                 "Open incidents restart by the policies in the file.",
                 action="escalation.restarting",
                 incidents=len(restarting),
-                fingerprints=[row.fingerprint for row in restarting[:_NAMED]],
+                fingerprints=restarting[:_NAMED],
             )
             await self._incidents.change_incidents(
-                [IncidentChange(fingerprint=row.fingerprint, at=now) for row in restarting]
+                [IncidentChange(fingerprint=name, at=now) for name in restarting]
             )

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import Enum, auto
 from hashlib import sha256
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from warrener_store.incidents.rows import IncidentRow, PolicyAdoption, PolicyHistory, PolicyVersionRow
 from warrener_supervisor.escalation.decisions import matches
@@ -54,8 +54,7 @@ class PolicyVersion:
         return f"{self.policy.name}@{self.version}"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPolicy:
+class StoredPolicy(NamedTuple):
     """A version, and the time at which any supervisor saw the version first."""
 
     version: PolicyVersion
@@ -81,10 +80,6 @@ class LoadedEscalation:
         """Return the version by which the incident would begin now."""
         return next(version for version in self.versions if matches(version.policy, incident))
 
-    def same_policies(self, file: Escalation) -> bool:
-        """True if the file has the same policies and quiet hours, however its sinks differ."""
-        return (self.file.policies, self.file.quiet) == (file.policies, file.quiet)
-
 
 class PolicyChange(Enum):
     """The effect of the present file on an incident."""
@@ -98,14 +93,10 @@ class PolicyChange(Enum):
 def version_of(policy: EscalationPolicy, file: Escalation) -> PolicyVersion:
     """Return the version of a policy of this file."""
     definition = PolicyDefinition(policy=policy, quiet=file.quiet.get(policy.quiet or "", ()))
-    return PolicyVersion(_digest(definition), definition)
-
-
-def _digest(definition: PolicyDefinition) -> str:
     # Without defaults: a key that a later Warrener adds changes no version of a policy that does not use it.
     content = definition.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_NOT_IN_DIGEST)
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return sha256(text.encode()).hexdigest()[:_DIGITS]
+    return PolicyVersion(sha256(text.encode()).hexdigest()[:_DIGITS], definition)
 
 
 DEFAULT_VERSION = version_of(DEFAULT_ESCALATION_POLICY, Escalation()).version

@@ -7,12 +7,13 @@ alert is repeated under one id, and a repeated request is for the same job.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from warrener_contracts.messages import Message
 from warrener_runtime.clock import Clock, Entropy
-from warrener_runtime.logs import get_logger
+from warrener_runtime.logs import Log, get_logger
 from warrener_store.errors import StoreError, StoreUnavailable
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.store import StateStore
@@ -52,8 +53,7 @@ _WITHIN = 25.0  # seconds: less than a claim, so that no two supervisors work on
 _BATCH_SIZE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedPolicy:
+class FollowedPolicy(NamedTuple):
     """The policy that an incident follows, the one that matches it now, and the present file."""
 
     policy: EscalationPolicy
@@ -68,7 +68,7 @@ class EscalationRunner:
     def __init__(
         self,
         store: StateStore,
-        publish: Callable[[Sequence[Message]], Awaitable[None]],
+        publish: Callable[[Sequence[Message]], Awaitable[object]],
         policies: Callable[[], Escalation],
         *,
         clock: Clock,
@@ -115,38 +115,27 @@ class EscalationRunner:
                     else self._follow(incident, loaded)
                 )
         except Exception as error:  # noqa: BLE001 - one incident must not stop the others
-            _log.exception(
-                "A step of an incident failed.", action="escalation.step_failed", **_named(incident)
-            )
+            _log_of(incident).exception("A step of an incident failed.", action="escalation.step_failed")
             moved = decisions.internal_error(incident, self._clock.now(), f"{type(error).__name__}: {error}")
         try:
-            counted = await self._incidents.save_incident(moved)
-        except StoreError:
-            _log.exception(
-                "The progress of an incident could not be saved.",
-                action="escalation.save_failed",
-                **_named(incident),
-            )
-        else:
-            if not counted:
-                _log.info(
-                    "Another supervisor changed an incident meanwhile.",
-                    action="escalation.changed_meanwhile",
-                    **_named(incident),
+            if not await self._incidents.save_incident(moved):
+                _log_of(incident).info(
+                    "Another supervisor changed an incident meanwhile.", action="escalation.changed_meanwhile"
                 )
+        except StoreError:
+            _log_of(incident).exception(
+                "The progress of an incident could not be saved.", action="escalation.save_failed"
+            )
 
     async def _follow(self, incident: IncidentRow, loaded: LoadedEscalation) -> IncidentRow:
         """Run a step of the policy with which the incident began, or restart by the one that matches now."""
         current, version = loaded.current(incident), incident.policy_version
         held = None if version is None else await self._policies.stored(version)
         change = change_for(incident, current, loaded.loaded_at, readable=held is not None)
-        match change:
-            case PolicyChange.RESTARTS:
-                return await self._restart(incident, current, loaded.loaded_at)
-            case PolicyChange.BEGINS:
-                incident = adopt(incident, current, self._clock.now())
-            case PolicyChange.SAME | PolicyChange.CONTINUES:
-                pass
+        if change is PolicyChange.RESTARTS:
+            return await self._restart(incident, current, loaded.loaded_at)
+        if change is PolicyChange.BEGINS:
+            incident = adopt(incident, current, self._clock.now())
         following = held.version if held and change is PolicyChange.CONTINUES else current
         return await self._step(
             incident, FollowedPolicy(following.policy, following.quiet, current.policy, loaded.file)
@@ -157,12 +146,11 @@ class EscalationRunner:
     ) -> IncidentRow:
         now = self._clock.now()
         stored = await self._policies.stored(current.version) or StoredPolicy(current, now)
-        _log.info(
+        _log_of(incident).info(
             "An incident restarted by another version of its policy.",
             action="escalation.restarted",
             policy=current.label,
             version_before=incident.policy_version,
-            **_named(incident),
         )
         return restart(incident, StoredPolicy(current, stored.first_seen_at), loaded_at, now)
 
@@ -175,11 +163,8 @@ class EscalationRunner:
             case WaitUntil():
                 return replace(incident, wake_at=decision.until)
             case SkipStep(why):
-                _log.info(
-                    "A step of an incident was passed over.",
-                    action="escalation.skipped",
-                    reason=why,
-                    **_named(incident),
+                _log_of(incident).info(
+                    "A step of an incident was passed over.", action="escalation.skipped", reason=why
                 )
                 return decisions.advance(incident, followed.policy, now)
             case RunStep():
@@ -197,8 +182,7 @@ class EscalationRunner:
     async def _run_for_jobs(
         self, incident: IncidentRow, step: EscalationStep, place: int, *, give_up: bool
     ) -> str | None:
-        """Run a step for the jobs that died after the step was in their policy; return why some were passed
-        over."""
+        """Run a step for the jobs that died after it was in their policy; return why some were left."""
         stored = await self._policies.read()
         return await self._job_steps.run(
             incident,
@@ -212,12 +196,8 @@ class EscalationRunner:
         policy = followed.policy
         step = policy.steps[incident.step]
         retried = any(isinstance(each, RetryStep) for each in policy.steps[: incident.step])
-        if (
-            retried
-            and not isinstance(step, RetryStep)
-            and incident.kind == DEAD
-            and await self._job_steps.all_mended(incident)
-        ):
+        may_be_mended = retried and not isinstance(step, RetryStep) and incident.kind == DEAD
+        if may_be_mended and await self._job_steps.all_mended(incident):
             why = f"mended: all {incident.times} jobs have succeeded when they were requested again"
             return decisions.closed(incident, self._clock.now(), why)
         match step:
@@ -226,51 +206,41 @@ class EscalationRunner:
             case DigestStep():
                 await self._add_to_digest(incident, step.into, followed.file)
             case RetryStep() | CompensateStep():
-                return await self._for_each_job(incident, step, policy)
+                last = incident.failed_tries + 1 >= decisions.MAX_TRIES
+                try:
+                    given_up = await self._run_for_jobs(incident, step, incident.step, give_up=last)
+                except Unfinished as rest:
+                    return decisions.fail_step(incident, policy, self._clock.now(), str(rest))
+                return decisions.advance(incident, policy, self._clock.now(), given_up)
             case _:
                 pass
-        _log.info(
-            "A step of an incident was done.", action="escalation.step", step=step.do, **_named(incident)
-        )
+        _log_of(incident).info("A step of an incident was done.", action="escalation.step", step=step.do)
         return decisions.advance(incident, policy, self._clock.now())
-
-    async def _for_each_job(
-        self, incident: IncidentRow, step: EscalationStep, policy: EscalationPolicy
-    ) -> IncidentRow:
-        last = incident.failed_tries + 1 >= decisions.MAX_TRIES
-        try:
-            given_up = await self._run_for_jobs(incident, step, incident.step, give_up=last)
-        except Unfinished as rest:
-            return decisions.fail_step(incident, policy, self._clock.now(), str(rest))
-        return decisions.advance(incident, policy, self._clock.now(), given_up)
 
     async def _alert(self, incident: IncidentRow, step: AlertStep, followed: FollowedPolicy) -> IncidentRow:
         now, declared = self._clock.now(), followed.file.sinks
         names, gone = reachable_sinks(step.to, followed.current, declared)
         if gone:
-            _log.error(
+            _log_of(incident).error(
                 "The file no longer has the sink of an alert: the alert goes to other sinks.",
                 action="escalation.sink_gone",
                 gone=list(gone),
                 sinks=list(names),
-                **_named(incident),
             )
         left = [name for name in names if name not in incident.delivered]
         alert = alerts.render_alert(incident, step)
         failures = await send_to_sinks(self._send, alert, left, declared, now)
-        taken = tuple(name for name in names if name not in failures)
-        if failures:
-            trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
-            _log.error(
-                "A sink did not take an alert.",
-                action="escalation.alert_failed",
-                last_error=trouble,
-                **_named(incident),
-            )
-            moved = decisions.fail_step(incident, followed.policy, now, trouble)
-            # A repeat leaves out the sinks that have taken the alert.
-            return moved if moved.step != incident.step else replace(moved, delivered=taken)
-        return decisions.advance(incident, followed.policy, now)
+        if not failures:
+            return decisions.advance(incident, followed.policy, now)
+        trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
+        _log_of(incident).error(
+            "A sink did not take an alert.", action="escalation.alert_failed", last_error=trouble
+        )
+        moved = decisions.fail_step(incident, followed.policy, now, trouble)
+        if moved.step != incident.step:
+            return moved
+        # A repeat leaves out the sinks that have taken the alert.
+        return replace(moved, delivered=tuple(name for name in names if name not in failures))
 
     async def _add_to_digest(self, incident: IncidentRow, name: str, file: Escalation) -> None:
         plan = digest_plan(name, file)
@@ -286,7 +256,7 @@ class EscalationRunner:
         entries = await self._incidents.pending(incident.fingerprint, 1, alerts.MAX_LINES)
         if not entries:  # it was sent before a crash
             return decisions.closed(incident, now, "sent")
-        fingerprints = {alerts.fingerprint_of_entry(entry) for entry in entries}
+        fingerprints = {entry.occurrence.rsplit(":", 2)[0] for entry in entries}
         found = await self._incidents.incidents(IncidentFilter(fingerprints=fingerprints, closed=True))
         alert = alerts.report(incident, entries, found, due)
         left = [name for name in plan.to if name not in incident.delivered]
@@ -294,10 +264,10 @@ class EscalationRunner:
         if failures:
             return decisions.fail_report(incident, now, failures, plan.to, alerts.next_report(plan, now))
         await self._incidents.settle(incident.fingerprint, [entry.occurrence for entry in entries], 1)
-        _log.info("A digest was sent.", action="escalation.digest", entries=len(entries), **_named(incident))
+        _log_of(incident).info("A digest was sent.", action="escalation.digest", entries=len(entries))
         following = decisions.postpone(incident, alerts.next_report(plan, now))
         return decisions.closed(following, now, "sent")
 
 
-def _named(incident: IncidentRow) -> dict[str, object]:
-    return {"fingerprint": incident.fingerprint, "kind": incident.kind, "times": incident.times}
+def _log_of(incident: IncidentRow) -> Log:
+    return _log.bind(fingerprint=incident.fingerprint, kind=incident.kind, times=incident.times)

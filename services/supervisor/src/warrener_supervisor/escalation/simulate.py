@@ -3,7 +3,7 @@
 `warrener escalation test` shows the timeline.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -79,7 +79,7 @@ class EscalationSimulation:
     async def play(self) -> Sequence[TimelineEntry]:
         """Return everything that happens, in order."""
         await self._runner.load_policies()
-        script = list(self._script())
+        script = self._script()
         end = self._scenario.at + self._scenario.lasts
         while (moment := await self._next(script)) is not None and moment <= end:
             await self._clock.advance((moment - self._clock.now()).total_seconds())
@@ -89,17 +89,19 @@ class EscalationSimulation:
             await self._runner.run_once()
             for row in await self._incidents.incidents(_WITH_CLOSED):
                 self._note(before.get(row.fingerprint), row)
-        self._timeline.append(TimelineEntry(self._clock.now(), "end", await self._end()))
+        is_open = any(row.kind != DIGEST for row in await self._incidents.incidents())
+        about = "the incident stays open until somebody closes it" if is_open else "the incident is closed"
+        self._timeline.append(TimelineEntry(self._clock.now(), "end", about))
         return self._timeline
 
-    def _script(self) -> Iterator[tuple[datetime, int, int | None]]:
-        """Yield the script: occurrences by number, and None for the acknowledgement."""
+    def _script(self) -> list[tuple[datetime, int, int | None]]:
+        """Return the script as a heap: occurrences by number, and None for the acknowledgement."""
         scenario, script = self._scenario, list[tuple[datetime, int, int | None]]()
         for number in range(scenario.times):
             heappush(script, (scenario.at + number * scenario.every, number, number))
         if scenario.acknowledged_after is not None:
             heappush(script, (scenario.at + scenario.acknowledged_after, scenario.times, None))
-        return iter(script)
+        return script
 
     async def _next(self, script: Sequence[tuple[datetime, int, int | None]]) -> datetime | None:
         now = self._clock.now()
@@ -109,7 +111,7 @@ class EscalationSimulation:
         return min([*wakes, *(moment for moment, _, _ in script[:1])], default=None)
 
     async def _act(self, number: int | None) -> None:
-        now = self._clock.now()
+        now, kind = self._clock.now(), self._scenario.kind
         if number is None:
             names = [row.fingerprint for row in await self._incidents.incidents() if row.kind != DIGEST]
             await self._incidents.change_incidents(
@@ -117,16 +119,14 @@ class EscalationSimulation:
             )
             self._timeline.append(TimelineEntry(now, "acknowledged", "by you"))
             return
-        about = self._scenario.job_type if self._scenario.kind == DEAD else "the subject"
-        self._timeline.append(TimelineEntry(now, "raised", f"{self._scenario.kind} {about}"))
-        if self._scenario.kind == DEAD:
+        about = self._scenario.job_type if kind == DEAD else "the subject"
+        self._timeline.append(TimelineEntry(now, "raised", f"{kind} {about}"))
+        if kind == DEAD:
             job = _dead_job(self._scenario, number, now)
             await self._store.insert_jobs([job])
             await self._reporter.raise_dead_jobs([job])
         else:
-            await self._reporter.raise_incident(
-                self._scenario.kind, about, f"{self._scenario.kind}:{about}", {}
-            )
+            await self._reporter.raise_incident(kind, about, f"{kind}:{about}", {})
 
     def _note(self, before: IncidentRow | None, after: IncidentRow) -> None:
         now = self._clock.now()
@@ -139,23 +139,16 @@ class EscalationSimulation:
         version = self._loaded.current(after)
         wait = decide(after, version.policy, version.quiet, now)
         if isinstance(wait, WaitUntil) and wait.why == "quiet hours" and wait.until is not None:
-            self._timeline.append(
-                TimelineEntry(now, "held back", f"by quiet hours until {wait.until.isoformat()}")
-            )
-
-    async def _end(self) -> str:
-        is_open = any(row.kind != DIGEST for row in await self._incidents.incidents())
-        return "the incident stays open until somebody closes it" if is_open else "the incident is closed"
+            about = f"by quiet hours until {wait.until.isoformat()}"
+            self._timeline.append(TimelineEntry(now, "held back", about))
 
     async def _publish(self, messages: Sequence[Message]) -> None:
         for message in messages:
             for found in decode(message.body, message.content_type):
                 if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
-                    what = found.event.source.rpartition("/")[2]
-                    about = f"requests {found.event.data.job_type}"
-                    self._timeline.append(
-                        TimelineEntry(self._clock.now(), what, about, found.event.data.arguments)
-                    )
+                    what, data = found.event.source.rpartition("/")[2], found.event.data
+                    about = f"requests {data.job_type}"
+                    self._timeline.append(TimelineEntry(self._clock.now(), what, about, data.arguments))
 
     async def _record_alert(
         self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime

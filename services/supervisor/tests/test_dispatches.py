@@ -1,13 +1,30 @@
-"""How many dispatches are gone, by two looks."""
+"""Dispatches that the broker does not have are published again: refused, lost, purged."""
 
+from dataclasses import replace
 from datetime import timedelta
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
-from services.supervisor.tests.event_factory import NOW, make
+from services.supervisor.tests.stage import (
+    FRESH,
+    JOB,
+    NOW,
+    TRACEPARENT,
+    failed,
+    heartbeat,
+    lost,
+    make,
+    opened,
+    released,
+    running_row,
+)
 
+from warrener_contracts import topology
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import DELAY, Topology, dispatch_queue
+from warrener_store.jobs.timeline import job_timeline
 from warrener_store.jobs.views import QueuedGroup
 from warrener_supervisor.decisions.missing_dispatches import (
     DelayedMessages,
@@ -17,6 +34,7 @@ from warrener_supervisor.decisions.missing_dispatches import (
     jobs_to_fill,
     messages_needed,
 )
+from warrener_supervisor.notifications import dispatch_message
 
 LATER = NOW + timedelta(seconds=5)
 
@@ -107,3 +125,54 @@ def test_so_many_jobs_are_chosen_as_fill_the_messages() -> None:
     assert len(jobs_to_fill(2, rows)) == 8
     assert len(jobs_to_fill(2, [make(JobState.QUEUED, policy=many, attempt=2) for _ in range(10)])) == 2
     assert len(jobs_to_fill(100, rows)) == 10
+
+
+async def test_7_an_agent_that_is_busy_in_another_queue_hides_no_dispatch_that_was_lost() -> None:
+    """Slots are per queue; the cancelled retry that waits in a delay queue is of another one."""
+    row = make(JobState.QUEUED)
+    stale = dispatch_message(row, NOW)._replace(
+        exchange=DELAY, routing_key="15m.other.slow", message_id="stale", mandatory=False
+    )
+    beat = heartbeat(*((uuid4(), 1) for _ in range(4)))
+    data = beat.data.model_copy(
+        update={"queues": ("default", "other"), "free_slots": {"default": 4, "other": 0}}
+    )
+    async with opened(row) as harness:
+        await harness.bus.declare(Topology((), (dispatch_queue("default"),)))
+        await harness.publish(stale)
+        for number in range(60):
+            await harness.publish(beat.model_copy(update={"id": str(number), "data": data}), then=4)
+        assert [event.data.job_id for event in harness.dispatched()] == [JOB]
+
+
+async def test_1_what_was_not_published_is_dispatched_under_its_number() -> None:
+    async with opened(make(JobState.QUEUED, dispatched_at=None, wake_at=FRESH)) as harness:
+        await harness.clock.advance(2)
+        assert [dispatch.data.attempt for dispatch in harness.dispatched()] == [1]
+        row = await harness.row()
+        assert (row.failures, row.dispatched_at is None) == (0, False)
+
+
+@pytest.mark.parametrize("event", [released(), lost(), failed(retry_after_seconds=0)])
+async def test_a_retry_at_once_that_its_full_queue_refuses_waits_for_the_queue_and_no_breaker(
+    event: Any,
+) -> None:
+    async with opened(running_row(traceparent=TRACEPARENT)) as harness:
+        queue = topology.dispatch_queue("default")
+        await harness.bus.declare(
+            Topology((), (replace(queue, arguments={**queue.arguments, "x-max-length": 0}),))
+        )
+        await harness.publish(event, then=2)
+        row = await harness.row()
+        timeline = job_timeline(row, await harness.store.attempts_of([JOB]), harness.clock.now())
+        assert (timeline[-1].cause.value, timeline[-1].end) == ("limit", None)
+        assert (row.state, row.attempt, row.due_at, row.dispatched_at) == (JobState.QUEUED, 2, None, None)
+        await harness.clock.advance(60)
+        causes = {
+            str((span.attributes or {})["warrener.wait.cause"])
+            for span in harness.telemetry.spans()
+            if span.name.startswith("wait")
+        }
+        assert "limit" in causes
+        assert "breaker" not in causes
+        assert (await harness.row()).updated_at > NOW + timedelta(seconds=2), "it was tried again"

@@ -1,4 +1,4 @@
-"""When an attempt is declared lost, and what a loss costs that was none."""
+"""When an attempt is declared lost, its loss revoked, and an alarm raised."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -7,19 +7,27 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from services.supervisor.tests.event_factory import JOB, NOW, heartbeat, make
-from services.supervisor.tests.harness import SupervisorHarness, opened
+from services.supervisor.tests.stage import JOB, NOW, SupervisorHarness, agent_row, heartbeat, make, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatRequested, AttemptCancel
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import REQUESTS_QUEUE, dispatch_queue
 from warrener_runtime.bus.memory import MemoryBus
+from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import SeededEntropy
 from warrener_store.agents.rows import AgentRow
 from warrener_store.errors import StoreUnavailable
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.service_monitor import (
+    AlarmDetector,
+    MonitoredQueue,
+    draining_queues,
+    monitored_queues,
+)
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble
 
@@ -54,8 +62,7 @@ async def row_of(harness: SupervisorHarness, job_id: UUID = JOB) -> JobRow:
 
 
 def requested_agents(harness: SupervisorHarness) -> list[str]:
-    published = harness.published(topology.CONTROL)
-    return [event.data.agent_id for event in published if isinstance(event, AgentHeartbeatRequested)]
+    return [event.data.agent_id for event in harness.all_of(AgentHeartbeatRequested)]
 
 
 async def test_a_silent_agent_is_probed_before_its_lease_is_over_and_an_answer_keeps_what_it_runs(
@@ -101,7 +108,9 @@ async def test_a_sign_that_only_the_store_has_counts_too(harness: SupervisorHarn
     assert not requested_agents(harness)
 
 
-async def test_a_loss_that_was_none_is_not_charged(harness: SupervisorHarness) -> None:
+async def test_a_loss_that_was_none_is_not_charged_and_stopped_once_a_later_one_runs(
+    harness: SupervisorHarness,
+) -> None:
     await both_beat(harness, 10)
     for _ in range(5):
         await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
@@ -111,17 +120,10 @@ async def test_a_loss_that_was_none_is_not_charged(harness: SupervisorHarness) -
     assert (row.state, row.attempt, row.losses, row.error) == (JobState.RETRYING, 2, 0, None)
     await harness.publish(beat("agent-1", (JOB, 1)), then=1)
     assert (await row_of(harness)).version == row.version, "it is taken back once"
-    stops = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
-    assert not stops, "it may go on until another one runs"
-
-
-async def test_an_earlier_attempt_is_stopped_once_a_later_one_runs(harness: SupervisorHarness) -> None:
-    await both_beat(harness, 10)
-    for _ in range(5):
-        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+    assert not harness.all_of(AttemptCancel), "it may go on until another one runs"
     await harness.publish(beat("agent-2", (OTHER, 1), (JOB, 2)))
     await harness.publish(beat("agent-1", (JOB, 1)))
-    (stop,) = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
+    (stop,) = harness.all_of(AttemptCancel)
     assert (stop.data.job_id, stop.data.attempt) == (JOB, 1)
 
 
@@ -185,3 +187,76 @@ class Counting(MemoryStore):
         found = await super().running_attempts(**of)
         self.short_rows += len(found)
         return found
+
+
+RULES = Timings()
+LEASE = RULES.lease
+REQUESTS = MonitoredQueue(REQUESTS_QUEUE.name, "scheduler")
+LATER = NOW + RULES.no_consumer_timeout
+
+
+def agent(name: str = "ada", *, silent_for: timedelta = LEASE, draining: bool = False) -> AgentRow:
+    return agent_row(name, queues=("etl",), running=2, draining=draining, last_seen_at=NOW - silent_for)
+
+
+def test_an_agent_that_falls_silent_is_reported_once() -> None:
+    alarms = AlarmDetector(RULES)
+    assert not alarms.lost([agent(silent_for=LEASE / 2)], NOW)
+    [lost] = alarms.lost([agent()], NOW)
+    assert (lost.data.agent_id, lost.data.running, lost.data.last_seen_at) == ("ada", 2, NOW - LEASE)
+    assert not alarms.lost([agent()], NOW + LEASE)
+    assert lost.id == AlarmDetector(RULES).lost([agent()], NOW)[0].id, "the same word from another supervisor"
+
+
+def test_one_that_beats_again_may_be_lost_again() -> None:
+    alarms = AlarmDetector(RULES)
+    alarms.lost([agent()], NOW)
+    assert not alarms.lost([agent(silent_for=timedelta(0))], NOW)
+    assert len(alarms.lost([agent()], NOW)) == 1
+
+
+def test_who_has_taken_its_leave_and_who_was_gone_long_ago_are_no_news() -> None:
+    gone = [agent(draining=True), agent("bob", silent_for=timedelta(days=1))]
+    assert not AlarmDetector(RULES).lost(gone, NOW)
+
+
+def test_a_queue_whose_agents_drain_is_not_watched_until_they_have_ended() -> None:
+    beating = timedelta(seconds=1)
+    agents = [
+        agent("ada", silent_for=beating, draining=True),
+        replace(agent("bob", silent_for=beating), queues=("mails",)),
+        replace(agent("eve", draining=True), queues=("pages",)),
+    ]
+    assert draining_queues(agents, NOW - LEASE) == {dispatch_queue("etl").name}
+
+
+def test_a_queue_that_nobody_consumes_for_long_is_reported_once() -> None:
+    alarms = AlarmDetector(RULES)
+    assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, NOW)
+    [unresponsive] = alarms.unresponsive({REQUESTS: QueueStats(5, 0)}, LATER)
+    assert (unresponsive.data.service, unresponsive.data.queue, unresponsive.data.waiting) == (
+        "scheduler",
+        REQUESTS_QUEUE.name,
+        5,
+    )
+    assert unresponsive.data.since == NOW
+    assert not alarms.unresponsive({REQUESTS: QueueStats(9, 0)}, LATER + RULES.no_consumer_timeout)
+
+
+def test_a_queue_that_is_consumed_or_empty_is_no_alarm_and_starts_over() -> None:
+    alarms = AlarmDetector(RULES)
+    alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, NOW)
+    assert not alarms.unresponsive({REQUESTS: QueueStats(3, 1)}, LATER)
+    assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, LATER)
+    assert not alarms.unresponsive({REQUESTS: QueueStats(0, 0)}, LATER + RULES.no_consumer_timeout)
+
+
+def test_the_queues_that_somebody_should_consume() -> None:
+    found = monitored_queues([agent()], ["default", "etl"])
+    assert [monitored.queue for monitored in found] == [
+        "warrener.requests",
+        "warrener.triggers",
+        "warrener.commands.scheduler",
+        "warrener.queue.default",
+        "warrener.queue.etl",
+    ]

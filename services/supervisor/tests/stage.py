@@ -1,48 +1,47 @@
-"""Events as agents, the watchdog and askers say them, and jobs as the store holds them."""
+"""A supervisor's surroundings in memory: events that it receives, jobs, and all that it publishes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from tests import store_rows
+from tests.captured_service import CapturedService
 
+from warrener_contracts import topology
 from warrener_contracts.events import (
     AgentHeartbeat,
     AgentHeartbeatData,
     AttemptCancelled,
-    AttemptCancelledData,
+    AttemptDispatched,
     AttemptFailed,
-    AttemptFailedData,
     AttemptLost,
-    AttemptLostData,
     AttemptProgressed,
-    AttemptProgressedData,
     AttemptReleased,
-    AttemptReleasedData,
     AttemptStarted,
-    AttemptStartedData,
     AttemptStartTimedOut,
-    AttemptStartTimedOutData,
     AttemptSucceeded,
-    AttemptSucceededData,
     AttemptTimedOut,
-    AttemptTimedOutData,
     ErrorInfo,
     ErrorKind,
     Event,
     HeartbeatAttempt,
     JobCancelRequested,
-    JobCancelRequestedData,
     JobDeadlinePassed,
-    JobDeadlinePassedData,
 )
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
+from warrener_contracts.topology import Binding, Queue
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.agents.rows import AgentRow
-from warrener_store.jobs.rows import JobRow
-from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
+from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.memory import MemoryStore
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Timings
 from warrener_supervisor.decisions.judge import judge
+from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.wiring import assemble
 
 E = TypeVar("E", bound=Event[Any])
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -54,33 +53,35 @@ BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
 AT = JudgeContext(NOW, Timings())  # its chance is the middle of the jitter
 
 
-def _report(
-    kind: type[E], data: type[Any], attempt: int, agent: str = "agent-1", job_id: UUID = JOB, **fields: Any
-) -> E:
+def event(kind: type[E], event_id: str = "1", /, **data: Any) -> E:
+    """An event of this kind with these data."""
+    return kind.model_validate({"id": event_id, "source": "test", "data": data})
+
+
+def _report(kind: type[E], attempt: int, agent: str = "agent-1", job_id: UUID = JOB, **fields: Any) -> E:
     of: dict[str, Any] = {"job_id": job_id, "attempt": attempt, "job_type": "flights.load", "agent_id": agent}
-    name = f"{kind.__name__}-{attempt}"
-    return kind.model_validate({"id": name, "source": "test", "data": data(**of, **fields)})
+    return event(kind, f"{kind.__name__}-{attempt}", **of, **fields)
 
 
 def started(attempt: int = 1, agent: str = "agent-1", at: datetime = STARTED) -> AttemptStarted:
-    return _report(AttemptStarted, AttemptStartedData, attempt, agent, started_at=at)
+    return _report(AttemptStarted, attempt, agent, started_at=at)
 
 
 def progressed(attempt: int = 1) -> AttemptProgressed:
-    return _report(AttemptProgressed, AttemptProgressedData, attempt, fraction=0.5, note="half")
+    return _report(AttemptProgressed, attempt, fraction=0.5, note="half")
 
 
 def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> AttemptSucceeded:
     fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "recorded_attempt": attempt}
     fields["result"] = result
-    return _report(AttemptSucceeded, AttemptSucceededData, attempt, job_id=job_id, **fields)
+    return _report(AttemptSucceeded, attempt, job_id=job_id, **fields)
 
 
 def failed(
     attempt: int = 1, error: ErrorInfo = BOOM, agent: str = "agent-1", at: datetime = STARTED, **more: Any
 ) -> AttemptFailed:
     fields: dict[str, Any] = {"started_at": at, "finished_at": NOW, "error": error, **more}
-    return _report(AttemptFailed, AttemptFailedData, attempt, agent, **fields)
+    return _report(AttemptFailed, attempt, agent, **fields)
 
 
 def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
@@ -92,7 +93,7 @@ def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
 
 def stopped(attempt: int = 1, **more: Any) -> AttemptCancelled:
     fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "reason": "asked", **more}
-    return _report(AttemptCancelled, AttemptCancelledData, attempt, **fields)
+    return _report(AttemptCancelled, attempt, **fields)
 
 
 def withdrawn(attempt: int = 1) -> AttemptCancelled:
@@ -100,31 +101,27 @@ def withdrawn(attempt: int = 1) -> AttemptCancelled:
 
 
 def released(attempt: int = 1) -> AttemptReleased:
-    return _report(AttemptReleased, AttemptReleasedData, attempt, reason="drain")
+    return _report(AttemptReleased, attempt, reason="drain")
 
 
 def timed_out(attempt: int = 1) -> AttemptTimedOut:
-    return _report(AttemptTimedOut, AttemptTimedOutData, attempt, timeout_seconds=60)
+    return _report(AttemptTimedOut, attempt, timeout_seconds=60)
 
 
 def lost(attempt: int = 1) -> AttemptLost:
-    return _report(AttemptLost, AttemptLostData, attempt, last_seen_at=STARTED)
+    return _report(AttemptLost, attempt, last_seen_at=STARTED)
 
 
 def overdue(attempt: int = 1) -> AttemptStartTimedOut:
-    return _report(AttemptStartTimedOut, AttemptStartTimedOutData, attempt)
+    return _report(AttemptStartTimedOut, attempt)
 
 
 def cancel(reply_to: str | None = None, job_id: UUID = JOB) -> JobCancelRequested:
-    return JobCancelRequested(
-        id="cancel-1", source="test", data=JobCancelRequestedData(job_id=job_id, reply_to=reply_to)
-    )
+    return event(JobCancelRequested, "cancel-1", job_id=job_id, reply_to=reply_to)
 
 
 def deadline() -> JobDeadlinePassed:
-    return JobDeadlinePassed(
-        id="deadline-1", source="test", data=JobDeadlinePassedData(job_id=JOB, deadline=NOW)
-    )
+    return event(JobDeadlinePassed, "deadline-1", job_id=JOB, deadline=NOW)
 
 
 OF_SIGNAL: Mapping[Signal, Callable[[int], Event[Any]]] = {
@@ -177,6 +174,29 @@ def judged(row: JobRow, event: Event[Any], context: JudgeContext = AT) -> JobTra
     return decision
 
 
+def attempt_of(decision: JobTransition) -> AttemptRow:
+    """The attempt that a decision has ended."""
+    assert decision.attempt is not None
+    return decision.attempt
+
+
+def dead_letter_of(decision: JobTransition) -> DeadLetter:
+    assert decision.dead_letter is not None
+    return decision.dead_letter
+
+
+def error_of(decision: JobTransition) -> ErrorInfo:
+    assert decision.row.error is not None
+    return decision.row.error
+
+
+def ignored(row: JobRow, event: Event[Any], context: JudgeContext = AT) -> NoChange:
+    """What is decided about an event that changes nothing."""
+    decision = judge(row, event, context)
+    assert isinstance(decision, NoChange), decision
+    return decision
+
+
 def agent_row(agent_id: str = "agent-1", **changes: Any) -> AgentRow:
     """An agent that serves the default queue and was seen just now."""
     return store_rows.agent_row(agent_id, **({"started_at": NOW, "last_seen_at": NOW} | changes))
@@ -199,3 +219,54 @@ def heartbeat(*running: tuple[Any, int], agent: str = "agent-1", number: int = 1
         started_at=NOW,
     )
     return AgentHeartbeat(id=f"beat-{agent}-{number}", source=agent, data=data)
+
+
+_RECORDING_QUEUES = (
+    Queue("ear.events", (Binding(topology.EVENTS, "#"),)),
+    Queue("ear.control", (Binding(topology.CONTROL, "#"),)),
+    Queue("ear.status", (Binding(topology.STATUS, "#"),)),
+    Queue("ear.attempts", (Binding(topology.DISPATCH, "default.#"), Binding(topology.RETURN, "*.default.#"))),
+)
+
+
+@asynccontextmanager
+async def opened(
+    *rows: JobRow, store: MemoryStore | None = None, settings: SupervisorSettings | None = None
+) -> AsyncGenerator["SupervisorHarness"]:
+    """A supervisor with these jobs in its store; it is closed at the end."""
+    harness = SupervisorHarness(store, settings)
+    await harness.open(*rows)
+    yield harness
+    await harness.close()
+
+
+class SupervisorHarness(CapturedService):
+    """A supervisor on a memory broker and a memory store, at the time `NOW`."""
+
+    def __init__(self, store: MemoryStore | None = None, settings: SupervisorSettings | None = None) -> None:
+        super().__init__("warrener-supervisor", _RECORDING_QUEUES, VirtualClock(NOW), store)
+        settings = settings or SupervisorSettings()
+        self.component = assemble(
+            self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, settings
+        )
+
+    async def open(self, *rows: JobRow) -> None:
+        await self.store.insert_jobs(rows)
+        await self.start()
+
+    async def row(self) -> JobRow:
+        return (await self.store.jobs_by_id([JOB]))[JOB]
+
+    def all_of(self, kind: type[E]) -> list[E]:
+        """The events of this kind that were published to subscribers, to agents or to the judge."""
+        published = self.published(topology.EVENTS, topology.CONTROL, topology.STATUS)
+        return [event for event in published if isinstance(event, kind)]
+
+    def addresses(self, exchange: str) -> list[str]:
+        """The routing keys of what was published there."""
+        return [delivery.routing_key for delivery in self.received.get(exchange, [])]
+
+    def dispatched(self) -> list[AttemptDispatched]:
+        """What reached the agents' queue, straight or by a delay queue."""
+        published = self.published(topology.DISPATCH, topology.RETURN)
+        return [event for event in published if isinstance(event, AttemptDispatched)]
