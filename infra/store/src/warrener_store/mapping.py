@@ -5,7 +5,7 @@ everywhere. `RowMapper` derives the columns of a row type from its fields.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
@@ -158,7 +158,7 @@ class SqlColumn(NamedTuple):
 
 
 class RowMapper(Generic[R]):
-    """Converts rows of one dataclass to the values of its columns, and back.
+    """Converts rows of one dataclass or named tuple to the values of its columns, and back.
 
     The columns are the fields, in order, or those of `names`; `kinds` gives a column another conversion than
     the one that follows from the field's type.
@@ -173,7 +173,7 @@ class RowMapper(Generic[R]):
     ) -> None:
         hints = get_type_hints(row_type)
         self._row_type: Callable[..., R] = row_type
-        self.columns = tuple(names) or _field_names(row_type)
+        self.columns = tuple(names) or tuple(hints)
         self._optional = frozenset(name for name in self.columns if _is_optional(hints[name]))
         self.sql_columns = tuple(
             SqlColumn(name, _SQL_TYPES.get(_without_none(hints[name]), "text"), name in self._optional)
@@ -197,7 +197,8 @@ class RowMapper(Generic[R]):
 
     def to_row(self, row: R, codec: ColumnCodec) -> tuple[Any, ...]:
         """The values of `columns`."""
-        pairs = zip(self._kinds(codec), self._get(row), strict=True)
+        kinds = self._postgres if codec is POSTGRES_CODEC else self._sqlite
+        pairs = zip(kinds, self._get(row), strict=True)
         return tuple(None if value is None else kind.encode(value) for kind, value in pairs)
 
     def from_row(self, values: Sequence[Any], codec: ColumnCodec) -> R:
@@ -214,13 +215,6 @@ class RowMapper(Generic[R]):
                 name: value for name, value in fields.items() if value is not None or name in self._optional
             }
         return self._row_type(**fields)
-
-    def _kinds(self, codec: ColumnCodec) -> list[ColumnKind]:
-        return self._postgres if codec is POSTGRES_CODEC else self._sqlite
-
-
-def _field_names(row_type: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(row_type))
 
 
 _PLAIN = ColumnKind(_identity, _identity)

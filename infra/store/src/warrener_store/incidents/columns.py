@@ -45,4 +45,3 @@ WORDS = {
     "policy_version": ", ".join(POLICY_VERSIONS.columns),
     "over": str(ALL_STEPS_DONE),
 }
-"""The meanings of words in braces of statements."""

@@ -72,7 +72,6 @@ WORDS = {
     "arrival": qualify("arrival", ARRIVALS.columns),
     "newest": str(MAX_RUNS_EXAMINED),
 }
-"""The meanings of words in braces of statements."""
 
 
 def schedule_to_row(row: ScheduleRow, codec: ColumnCodec) -> tuple[Any, ...]:
