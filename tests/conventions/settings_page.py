@@ -97,7 +97,8 @@ def _meaning(name: str, node: ast.stmt | None) -> str:
     match node:
         case ast.Expr(value=ast.Constant(value=str(text))):
             return " ".join(text.split())
-    raise ValueError(f"expected a docstring below the setting {name}, got none: say what it means")
+        case _:
+            raise ValueError(f"expected a docstring below the setting {name}, got none: say what it means")
 
 
 def _choices(annotation: Any) -> str:

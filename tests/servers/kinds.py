@@ -1,8 +1,9 @@
 """What tests may do with a server, wherever it runs: a private process or a container."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 
 class Server(Protocol):
@@ -44,7 +45,8 @@ class PostgresServer(Server, Protocol):
     def drop_database(self, name: str) -> None: ...
 
 
-class Servers(NamedTuple):
+@dataclass(frozen=True)
+class Servers:
     """Make servers in a folder, not yet started; ServerMissing where this machine cannot have them."""
 
     rabbitmq: Callable[[Path], RabbitMQServer]

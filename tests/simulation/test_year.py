@@ -5,6 +5,7 @@ the scheduler's calendar."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from time import process_time
 from typing import NamedTuple, Self
@@ -48,7 +49,8 @@ class Planned(NamedTuple):
     times: frozenset[datetime]
 
 
-class _Kind(NamedTuple):
+@dataclass(frozen=True)
+class _Kind:
     """So many cron schedules: their expressions, and the days on which they tick at their hour."""
 
     name: str

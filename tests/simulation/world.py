@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from uuid import UUID
 
 from tests.captured_service import events_in
@@ -31,7 +31,6 @@ from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Group
 from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.publishing import publish_all
-from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_scheduler.settings import SchedulerSettings
@@ -237,18 +236,16 @@ class World:
     def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         clock, store = DatabaseClock(self.store.time, local=host), crashable(self.store, life)
         parts = clock, self.entropy, self._telemetry_of("scheduler")
-        settings = _settings(SchedulerSettings, scheduler_dispatch_interval=1.0)
-        return Group(clock.component(), assemble_scheduler(bus, store, *parts, settings))
+        return Group(clock.component(), assemble_scheduler(bus, store, *parts, _scheduler_settings()))
 
     def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         clock, store = DatabaseClock(self.store.time, local=host), crashable(self.store, life)
         parts = clock, self.entropy, self._telemetry_of("supervisor")
-        settings = _settings(SupervisorSettings, supervisor_watchdog_interval=1.0)
-        return Group(clock.component(), assemble_supervisor(bus, store, *parts, settings))
+        return Group(clock.component(), assemble_supervisor(bus, store, *parts, _supervisor_settings()))
 
     def _agent(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
-        settings = _settings(AgentSettings, agent_slots=4, agent_early_ack=self.early_ack)
+        settings = _agent_settings(self.early_ack)
         ledger = self.ledger
         if self.separate_ledgers is not None:
             ledger = self.separate_ledgers.setdefault(host, MemoryLedger(self.clock))
@@ -260,13 +257,20 @@ class World:
         return Group(clock.component(), agent)
 
 
-S = TypeVar("S", bound=ServiceSettings)
+# Settings are read from the environment, which takes a twentieth of a simulation.
+@cache
+def _scheduler_settings() -> SchedulerSettings:
+    return SchedulerSettings(scheduler_dispatch_interval=1.0)
 
 
 @cache
-def _settings(kind: type[S], **values: float) -> S:
-    """Settings, read from the environment once: that takes a twentieth of a simulation."""
-    return kind.model_validate(values)
+def _supervisor_settings() -> SupervisorSettings:
+    return SupervisorSettings(supervisor_watchdog_interval=1.0)
+
+
+@cache
+def _agent_settings(early_ack: float) -> AgentSettings:
+    return AgentSettings(agent_slots=4, agent_early_ack=early_ack)
 
 
 async def _run(bus: Bus, component: Component, drain_requested: asyncio.Event) -> None:

@@ -11,7 +11,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from warrener_store.batches import to_columns
 from warrener_store.databases.session import SqlSession
 from warrener_store.databases.transaction import TransactionalSession, WriteTransaction
 from warrener_store.encoding import encode, escape
@@ -101,8 +100,7 @@ class PostgresEscalations(Escalations):
 
     async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         if raised:
-            rows = (RAISED.to_row(each, POSTGRES_CODEC) for each in raised)
-            await self._change("raise_incidents", *to_columns(len(RAISED.columns), rows))
+            await self._change("raise_incidents", *RAISED.to_arrays(raised))
 
     async def claim_incidents(
         self, now: datetime, until: datetime, claim: str, limit: int

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import cast
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
@@ -26,6 +25,7 @@ from warrener_store.jobs.store import JobStore
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_texts
 
+_text = SQLITE_CODEC.encode_moment
 _ID, _KEY, _TYPE, _QUEUE, _STATE = map(
     JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "queue", "state")
 )
@@ -126,7 +126,3 @@ class SqliteJobs(JobStore, TransactionalSession):
             )
             await transaction.run("set_watchers", watched)
         return {UUID(row[0]) for row in live}
-
-
-def _text(moment: datetime) -> str:
-    return cast("str", SQLITE_CODEC.encode_moment(moment))

@@ -51,10 +51,7 @@ class PostgresSchedules(Schedules):
         values = compact_columns(
             len(SCHEDULE_COLUMNS), (schedule_to_row(row, POSTGRES_CODEC) for row in latest)
         )
-        expected = (one for row in latest if (one := expectation_of(row)) is not None)
-        watches = compact_columns(
-            len(EXPECTATIONS.columns), (EXPECTATIONS.to_row(one, POSTGRES_CODEC) for one in expected)
-        )
+        watches = EXPECTATIONS.to_arrays(filter(None, map(expectation_of, latest)))
         return {row[0] for row in await self._change("put_schedules", *values, *watches)}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
@@ -69,9 +66,8 @@ class PostgresSchedules(Schedules):
         values = [(row.name, *PROGRESS.to_row(row, POSTGRES_CODEC), versions[row.name]) for row in rows]
         progress = _compact(_ADVANCED_ALIKE, compact_columns(len(_ADVANCED), values))
         outcomes = (one for advance in advances for one in advance.settled)
-        settled = (ARRIVAL_OUTCOMES.to_row(one, POSTGRES_CODEC) for one in outcomes)
-        arrivals = compact_columns(len(ARRIVAL_OUTCOMES.columns), settled)
-        saved = await self._change("advance_schedules", *progress, *_ticks(ticks), *arrivals)
+        settled = ARRIVAL_OUTCOMES.to_arrays(outcomes)
+        saved = await self._change("advance_schedules", *progress, *_ticks(ticks), *settled)
         stored_keys = {(row[0], row[1]) for row in saved}
         return [tick for tick in ticks if tick.key in stored_keys]
 
@@ -119,13 +115,11 @@ class PostgresTriggers(Triggers):
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         if rows:
-            values = (ARRIVALS.to_row(row, POSTGRES_CODEC) for row in rows)
-            await self._change("add_arrivals", *compact_columns(len(ARRIVALS.columns), values))
+            await self._change("add_arrivals", *ARRIVALS.to_arrays(rows))
 
 
 def _ticks(ticks: Sequence[TickRow]) -> list[list[Any]]:
-    rows = (TICKS.to_row(tick, POSTGRES_CODEC) for tick in _firsts(ticks).values())
-    return _compact(_TICKS_ALIKE, compact_columns(len(TICKS.columns), rows))
+    return _compact(_TICKS_ALIKE, TICKS.to_arrays(_firsts(ticks).values()))
 
 
 def _firsts(ticks: Sequence[TickRow]) -> dict[tuple[str, datetime], TickRow]:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from warrener_store.batches import to_columns
 from warrener_store.databases.session import SqlSession
 from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.encoding import decode, unescape
@@ -166,12 +165,7 @@ class PostgresStatistics(Statistics):
     async def add_statistics(
         self, position: RollupPosition, buckets: Sequence[SeriesBucket], causes: Sequence[CauseBucket]
     ) -> bool:
-        series = to_columns(
-            len(SERIES_BUCKETS.columns), [SERIES_BUCKETS.to_row(bucket, POSTGRES_CODEC) for bucket in buckets]
-        )
-        dead = to_columns(
-            len(CAUSE_BUCKETS.columns), [CAUSE_BUCKETS.to_row(cause, POSTGRES_CODEC) for cause in causes]
-        )
+        series, dead = SERIES_BUCKETS.to_arrays(buckets), CAUSE_BUCKETS.to_arrays(causes)
         place = POSITIONS.to_row(position, POSTGRES_CODEC)
         return bool(await self._change("add_statistics", *place, *series, *dead))
 
