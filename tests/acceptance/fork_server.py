@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 ROOT = Path(__file__).parents[2]
 _READ_AT_START = ("PYTHON", "LD_", "OTEL_", "TZ", "MALLOC_", "GRPC_", "LANG", "LC_")
@@ -31,38 +30,18 @@ _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["tests.acceptance.forked_modules"])
 
 
-class RunningProcess(Protocol):
-    """The part of `subprocess.Popen` that tests use of a service."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def returncode(self) -> int | Any: ...
-    def poll(self) -> int | None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-    def send_signal(self, sig: int) -> None: ...
-    def terminate(self) -> None: ...
-    def kill(self) -> None: ...
-
-
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """True if a process forked from one with our environment behaves as one started with this environment."""
-    return not _changed_at_start(environment) and not _has_customization(environment)
-
-
-def _changed_at_start(environment: Mapping[str, str]) -> bool:
-    """True if a variable that is read once, at a start or an import, has another value than ours."""
-    return any(
-        environment.get(name) != os.environ.get(name)
+    """True if a process forked from one with our environment behaves as one started with this environment:
+    what is read once, at a start or an import, is as ours, and no module changes the service from outside."""
+    read_once = [
+        name
         for name in environment.keys() | os.environ.keys()
         if name.startswith(_READ_AT_START) and name != "PYTHONPATH"
-    )
-
-
-def _has_customization(environment: Mapping[str, str]) -> bool:
-    """True if a folder of PYTHONPATH has a module that Python imports before all others when it starts."""
+    ]
+    if any(environment.get(name) != os.environ.get(name) for name in read_once):
+        return False
     folders = [Path(folder) for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    return any((folder / f"{module}.py").exists() for folder in folders for module in _IMPORTED_AT_START)
+    return not any((folder / f"{module}.py").exists() for folder in folders for module in _IMPORTED_AT_START)
 
 
 @dataclass(frozen=True)
@@ -117,6 +96,9 @@ class ForkedProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
+
+
+RunningProcess = ForkedProcess | subprocess.Popen[bytes]
 
 
 def kill_forked() -> None:

@@ -1,20 +1,62 @@
-"""A small OTLP sink: it receives spans and metrics over HTTP and shows spans as Jaeger would."""
+"""Spans as a reader of traces sees them, and their two readers: a small OTLP sink, and a real Jaeger."""
 
+import json
+import subprocess
 import threading
-from collections.abc import Generator, Iterable
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from tests.acceptance.span_seen import SpanSeen
+from tests.acceptance.warren import until
+
+from warrener_devservers.process import free_block
+
+
+@dataclass(frozen=True)
+class SpanSeen:
+    """One exported span. `start` and `end` are seconds since 1970; `links` are trace and span ids."""
+
+    service: str
+    instance: str
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    failed: bool
+    start: float
+    end: float
+    attributes: Mapping[str, Any]
+    events: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+
+    @property
+    def operation(self) -> str:
+        """The first word of its name."""
+        return self.name.split()[0]
+
+
+def longest_hole(spans: Iterable[SpanSeen]) -> float:
+    """The longest time, in seconds, between start and end of a trace that lies in none of its spans."""
+    longest, covered_until = 0.0, None
+    for span in sorted(spans, key=lambda span: span.start):
+        if covered_until is not None:
+            longest = max(longest, span.start - covered_until)
+        covered_until = span.end if covered_until is None else max(covered_until, span.end)
+    return longest
 
 
 class Receiver(ThreadingHTTPServer):
-    """Collects spans and metrics at `endpoint`."""
+    """Collects spans and metrics, by OTLP over HTTP at `endpoint`."""
 
     daemon_threads = True
 
@@ -101,3 +143,93 @@ def receiver() -> Generator[Receiver]:
         server.shutdown()
         thread.join(10)
         server.server_close()
+
+
+_LIMIT = 1000
+
+
+class Jaeger:
+    """Receives OTLP over HTTP at `endpoint`."""
+
+    def __init__(self, otlp_port: int, query_port: int) -> None:
+        self.endpoint = f"http://127.0.0.1:{otlp_port}"
+        self._api = f"http://127.0.0.1:{query_port}/api"
+
+    def spans(self) -> list[SpanSeen]:
+        """All spans that were received."""
+        found: dict[tuple[str, str, str], SpanSeen] = {}
+        services: list[str] = self._get("services") or []
+        for service in services:
+            query = f"service={urllib.parse.quote(service)}&limit={_LIMIT}&lookback=1h"
+            traces: list[dict[str, Any]] = self._get(f"traces?{query}") or []
+            for trace in traces:
+                spans: list[dict[str, Any]] = trace["spans"]
+                for span in spans:
+                    seen = _seen_by_jaeger(span, trace["processes"][span["processID"]])
+                    found[seen.trace_id, seen.span_id, seen.service] = seen
+        return [*found.values()]
+
+    def ready(self) -> bool:
+        """True once it answers."""
+        try:
+            self._get("services")
+        except (OSError, urllib.error.URLError):
+            return False
+        return True
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self._api}/{path}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+
+def _seen_by_jaeger(span: dict[str, Any], process: dict[str, Any]) -> SpanSeen:
+    tags = {tag["key"]: tag["value"] for tag in span["tags"]}
+    references = [(one["refType"], one["traceID"], one["spanID"]) for one in span["references"]]
+    parents = [
+        (trace, parent)
+        for kind, trace, parent in references
+        if kind == "CHILD_OF" and trace == span["traceID"]
+    ]
+    parent = parents[0] if parents else (span["traceID"], "")
+    links = [(trace, linked) for _, trace, linked in references if (trace, linked) != parent]
+    logs = [{field["key"]: field["value"] for field in log["fields"]} for log in span["logs"]]
+    start = span["startTime"] / 1e6
+    return SpanSeen(
+        service=process["serviceName"],
+        instance=next((tag["value"] for tag in process["tags"] if tag["key"] == "service.instance.id"), ""),
+        name=span["operationName"],
+        trace_id=span["traceID"],
+        span_id=span["spanID"],
+        parent_id=parent[1],
+        failed=tags.get("error") is True,
+        start=start,
+        end=start + span["duration"] / 1e6,
+        attributes=tags,
+        events=tuple(log.get("event", "") for log in logs),
+        links=tuple(links),
+    )
+
+
+@contextmanager
+def jaeger(binary: Path, log: Path) -> Generator[Jaeger]:
+    """A Jaeger with its spans in memory, as long as it is needed."""
+    block = free_block(range(len(_SERVERS)))
+    flags = {name: block + offset for names in (_SERVERS, _UDP_SERVERS) for offset, name in enumerate(names)}
+    command = [str(binary), *(f"--{name}=127.0.0.1:{port}" for name, port in flags.items())]
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+        try:
+            server = Jaeger(flags["collector.otlp.http.host-port"], flags["query.http-server.host-port"])
+            until(server.ready, "Jaeger to answer")
+            yield server
+        finally:
+            process.terminate()
+
+
+_SERVERS = """
+collector.otlp.http.host-port collector.otlp.grpc.host-port collector.http-server.host-port
+collector.grpc-server.host-port query.http-server.host-port query.grpc-server.host-port admin.http.host-port
+http-server.host-port
+""".split()  # noqa: SIM905 - a list of words is read as words
+_UDP_SERVERS = [
+    f"processor.{name}.server-host-port" for name in ("jaeger-binary", "jaeger-compact", "zipkin-compact")
+]

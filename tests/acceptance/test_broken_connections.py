@@ -1,21 +1,26 @@
-"""Point 3 of strain: a connection to PostgreSQL that is cut at the wrong moment, or carries nothing any more,
-holds up what depends on it alone. Real agents, schedulers and PostgreSQL, and a proxy that knows a COMMIT."""
+"""Point 3 of strain: a connection to PostgreSQL that is cut at the wrong moment, carries nothing any more, or
+leads to a standby holds up what depends on it alone. Real services, and a proxy that knows a COMMIT."""
 
 import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from infra.store.tests.raw_sql import run_sql
 from tests.acceptance.store_queries import tick_history
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
+from tests.servers.kinds import PostgresServer
+from tests.servers.standby import StandbyPostgres
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import IntervalRule
+from warrener_store import migrate
 
-EVER = datetime(2000, 1, 1, tzinfo=UTC)
 MODULE = "tests.acceptance.transaction_handlers"
+EVER = datetime(2000, 1, 1, tzinfo=UTC)
 SAVES_TICKS = "WITH advanced AS"
 SAVING = f"""
 SELECT pid FROM pg_stat_activity
@@ -156,3 +161,46 @@ def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(
         until(cut.ready, "it to consume again")
         warren.services[-1].kill()
         assert client.request("tick").result(timeout=60) is None
+
+
+@pytest.fixture
+def proxy(own_postgres: PostgresServer) -> Iterator[PostgresProxy]:
+    one = PostgresProxy(own_postgres.port)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def routed(own_postgres: PostgresServer, proxy: PostgresProxy, warren: Warren) -> Warren:
+    """Its store and its ledger share a database, which it reaches by way of the proxy."""
+    url = own_postgres.add_database("routed")
+    asyncio.run(migrate(url))
+    warren.store_url = warren.ledger_url = by_way_of(url, proxy.port)
+    return warren
+
+
+def is_unready(service: ServiceProcess) -> bool:
+    return not service.ready()
+
+
+def test_15_services_routed_to_a_standby_come_back_with_their_address(
+    routed: Warren, own_postgres: PostgresServer, own_standby: StandbyPostgres, proxy: PostgresProxy
+) -> None:
+    warren = routed
+    warren.start_all(MODULE)
+    until(lambda: own_standby.has_followed(own_postgres), "the standby to have the tables")
+    with SyncClient(warren.broker_url) as client:
+        client.request("tick").result(timeout=60)
+
+        proxy.target_port = own_standby.port
+        proxy.reset()
+        for service in warren.services:
+            until(partial(is_unready, service), f"{service.name} to report the standby")
+        meanwhile = [client.request("tick") for _ in range(10)]
+
+        proxy.target_port = own_postgres.port  # new connections alone: none is closed
+        for job in meanwhile:
+            job.result(timeout=60)
+        client.request("tick").result(timeout=60)
+        warren.wait_ready()
+    assert {service.process.poll() for service in warren.services} == {None}, "no service has ended"

@@ -100,12 +100,10 @@ def browser(shared_warren: Warren) -> Iterator[ConsoleBrowser]:
         opened.close()
 
 
-def until_waiting(browser: ConsoleBrowser, job_id: str) -> None:
-    """Until the store has a job that waits for its time."""
+def until_jobs(browser: ConsoleBrowser, filters: str, job_id: str) -> None:
+    """Until the list of jobs with these filters has the job."""
     browser.until_read(
-        "/jobs?state=waiting",
-        lambda found: any(job["job_id"] == job_id for job in found["jobs"]),
-        "the job to wait",
+        f"/jobs?{filters}", lambda found: job_id in [job["job_id"] for job in found["jobs"]], filters
     )
 
 
@@ -113,7 +111,7 @@ def request_later(browser: ConsoleBrowser, number: int) -> str:
     """A job that waits for an hour; its id, once the store has it."""
     body = {"job_type": "flights.load", "arguments": {"number": number}, "delay": "1h"}
     job_id: str = browser.call("/jobs", body)["details"]["job_id"]
-    until_waiting(browser, job_id)
+    until_jobs(browser, "state=waiting", job_id)
     return job_id
 
 
@@ -122,7 +120,7 @@ def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(
 ) -> None:
     fields = {"job_type": "flights.load", "argument.number": "7", "delay": "1h"}
     where = browser.submit("/jobs", fields, on="/jobs/new?type=flights.load")
-    until_waiting(browser, where.rpartition("/")[2])
+    until_jobs(browser, "state=waiting", where.rpartition("/")[2])
     job = browser.read(where)
     assert (job["arguments"], job["state"]) == ({"number": 7}, "waiting")
     assert job["explanation"]["until"] is not None
@@ -188,11 +186,8 @@ def test_a_schedule_is_put_paused_triggered_backfilled_and_removed(
     browser.call(f"{here}/resume", {})
     assert browser.read(here)["state"] == "active"
     job_id = browser.call(f"{here}/trigger", {})["details"]["job_id"]
-    browser.until_read(
-        "/jobs?state=succeeded&schedule=hourly",
-        lambda found: [job["job_id"] for job in found["jobs"]] == [job_id],
-        "the job to succeed",
-    )
+    until_jobs(browser, "state=succeeded&schedule=hourly", job_id)
+    assert len(browser.read("/jobs?schedule=hourly")["jobs"]) == 1
 
     begin = (datetime.now(UTC) - timedelta(hours=5)).replace(microsecond=0).isoformat()
     wanted = browser.call(f"{here}/backfill", {"begin": begin, "dry_run": True})["details"]["jobs"]

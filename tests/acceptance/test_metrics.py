@@ -2,10 +2,8 @@
 
 import re
 import urllib.request
-from collections.abc import Iterator
 from functools import partial
 
-import pytest
 from tests.acceptance.otlp_receiver import Receiver, receiver
 from tests.acceptance.warren import Warren, until
 
@@ -13,12 +11,6 @@ from warrener_client import SyncClient
 
 MODULE = "tests.acceptance.many_handlers"
 SAMPLE = re.compile(r"^([a-z_]+)(\{.*\})? (\S+)$")
-
-
-@pytest.fixture
-def collector() -> Iterator[Receiver]:
-    with receiver() as server:
-        yield server
 
 
 def scrape(port: int) -> dict[str, float]:
@@ -39,7 +31,12 @@ def has_samples(port: int, expected: dict[str, float]) -> bool:
     return expected.items() <= scrape(port).items()
 
 
-def test_services_are_scraped_and_push(warren: Warren, collector: Receiver) -> None:
+def test_services_are_scraped_and_push(warren: Warren) -> None:
+    with receiver() as collector:
+        scrape_and_collect(warren, collector)
+
+
+def scrape_and_collect(warren: Warren, collector: Receiver) -> None:
     warren.environment = {
         "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"{collector.endpoint}/v1/metrics",
         "OTEL_METRIC_EXPORT_INTERVAL": "500",
@@ -65,13 +62,7 @@ def test_services_are_scraped_and_push(warren: Warren, collector: Receiver) -> N
     for service, samples in expected.items():
         until(partial(has_samples, ports[service], samples), f"{samples} of {service}")
     assert scrape(ports["supervisor"])["warrener_store_operation_duration_seconds_count"] > 0
-    until(
-        lambda: (
-            collector.metric_names.keys() >= {"warrener-scheduler", "warrener-agent", "warrener-supervisor"}
-        ),
-        "metrics of all services at the collector",
-    )
-    until(
-        lambda: "warrener.job.duration" in collector.metric_names["warrener-supervisor"],
-        "that of its duration",
-    )
+    pushed = collector.metric_names
+    services = {f"warrener-{name}" for name in expected}
+    until(lambda: pushed.keys() >= services, "metrics of all services at the collector")
+    until(lambda: "warrener.job.duration" in pushed["warrener-supervisor"], "that of its duration")

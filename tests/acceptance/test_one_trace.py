@@ -11,9 +11,7 @@ from uuid import UUID
 
 import pytest
 from tests.acceptance.command_line import run_json
-from tests.acceptance.jaeger import jaeger
-from tests.acceptance.otlp_receiver import Receiver, receiver
-from tests.acceptance.span_seen import SpanReader, SpanSeen, longest_hole
+from tests.acceptance.otlp_receiver import Jaeger, Receiver, SpanSeen, jaeger, longest_hole, receiver
 from tests.acceptance.store_queries import state_of
 from tests.acceptance.warren import Warren, until
 
@@ -67,7 +65,7 @@ MAX_HOLE = 0.05
 
 
 @pytest.fixture(params=["sink", "jaeger"])
-def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpanReader]:
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Receiver | Jaeger]:
     """A small sink, and a real Jaeger if there is one."""
     if request.param == "sink":
         with receiver() as sink:
@@ -81,7 +79,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpanReade
 
 
 def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
-    warren: Warren, reader: SpanReader
+    warren: Warren, reader: Receiver | Jaeger
 ) -> None:
     (warren.folder / "story.py").write_text(HANDLERS)
     warren.environment = {**SETTINGS, "WARRENER_OTLP_ENDPOINT": reader.endpoint}
@@ -94,24 +92,19 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
 
         jobs = {name: request(name) for name in TRACES}
         client.request("trace.third_time", {"surplus": 1})
+
+        def until_in(name: str, state: JobState) -> None:
+            until(lambda: state_of(warren, jobs[name]) is state, f"{name} to be {state}")
+
+        until_in("survivor", JobState.RUNNING)
+        until_in("third_time", JobState.SUCCEEDED)
+        until_in("mended", JobState.DEAD)
         until(
-            lambda: state_of(warren, jobs["survivor"]) is JobState.RUNNING,
-            "the supervisor to know that it runs",
-        )
-        until(
-            lambda: state_of(warren, jobs["third_time"]) is JobState.SUCCEEDED, "the third attempt to succeed"
-        )
-        until(lambda: state_of(warren, jobs["mended"]) is JobState.DEAD, "the broken job to die")
-        until(
-            lambda: _ends_are_exported(reader),
-            "the agent to export the spans of what is over, which it would take with it",
+            lambda: _ends_are_exported(reader), "the agent to export all spans, which it would take with it"
         )
         first_agent.kill()
         warren.start("agent", "story")
-        until(
-            lambda: state_of(warren, jobs["survivor"]) is JobState.SUCCEEDED,
-            "another agent to finish the job",
-        )
+        until_in("survivor", JobState.SUCCEEDED)
         (warren.folder / "mended").touch()
         run_json(warren, "dead-letters", "redrive", str(jobs["mended"]), "--reason", "it is mended")
     warren.end()  # what was not exported yet is exported at the end
@@ -127,18 +120,14 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
     (refusal,) = (span for span in spans if span.operation == "accept" and span.failed)
     assert refusal.attributes[names.ERROR_TYPE] == "bad_arguments"
     if isinstance(reader, Receiver):  # Jaeger has attributes of its own
-        _assert_declared(spans)
+        declared = {spec.operation: spec for spec in names.declared_spans()}
+        for span in spans:
+            spec = declared[span.operation]
+            assert span.attributes.keys() <= {*spec.attributes, *spec.constants}, span.name
+            assert spec.constants.items() <= span.attributes.items()
 
 
-def _assert_declared(spans: list[SpanSeen]) -> None:
-    declared = {spec.operation: spec for spec in names.declared_spans()}
-    for span in spans:
-        spec = declared[span.operation]
-        assert span.attributes.keys() <= {*spec.attributes, *spec.constants}, span.name
-        assert spec.constants.items() <= span.attributes.items()
-
-
-def _ends_are_exported(reader: SpanReader) -> bool:
+def _ends_are_exported(reader: Receiver | Jaeger) -> bool:
     """The verdicts that ended these two jobs are there, and each verdict has its parent."""
     wanted = {TRACES["third_time"]: "attempt.succeeded.v1", TRACES["mended"]: "attempt.failed.v1"}
     spans = [span for span in reader.spans() if span.trace_id in wanted]
@@ -148,7 +137,7 @@ def _ends_are_exported(reader: SpanReader) -> bool:
     return ended >= wanted.items() and all(span.parent_id in known for span in verdicts)
 
 
-def _complete(reader: SpanReader) -> list[SpanSeen] | None:
+def _complete(reader: Receiver | Jaeger) -> list[SpanSeen] | None:
     spans = reader.spans()
     judged = [span for span in spans if span.name == "judge trace.mended"]
     return spans if len({span.trace_id for span in judged}) == 2 else None

@@ -70,7 +70,7 @@ def test_what_is_unreadable_is_parked_with_the_reason_and_stops_nothing(greeting
     }, "kept as they came"
     assert all(message.detail for message in parked)
     until(
-        lambda: not any(count_messages(greeting.broker_url, *QUEUES)), "all queues to be empty: nothing loops"
+        lambda: not any(count_messages(greeting.broker_url, *QUEUES)), "no queue to hold a message that loops"
     )
 
 

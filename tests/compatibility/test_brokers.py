@@ -4,8 +4,10 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -29,14 +31,22 @@ ETL = dispatch_queue("etl")
 EVERYTHING = TOPOLOGY.with_queues([ETL])
 
 
+@asynccontextmanager
+async def opened_bus(url: str) -> AsyncGenerator[Bus]:
+    one = open_bus(url, name="compatibility")
+    await one.start()
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
 @pytest.fixture
 async def bus(vhost_url: str) -> AsyncIterator[Bus]:
     """A bus on which everything is declared."""
-    one = open_bus(vhost_url, name="compatibility")
-    await one.start()
-    await one.declare(EVERYTHING)
-    yield one
-    await one.close()
+    async with opened_bus(vhost_url) as one:
+        await one.declare(EVERYTHING)
+        yield one
 
 
 async def test_the_broker_is_one_of_those_we_support(broker: RabbitMQServer) -> None:
@@ -44,13 +54,9 @@ async def test_the_broker_is_one_of_those_we_support(broker: RabbitMQServer) -> 
 
 
 async def test_everything_can_be_declared_again_by_another(bus: Bus, vhost_url: str) -> None:
-    other = open_bus(vhost_url, name="another")
-    await other.start()
-    try:
+    async with opened_bus(vhost_url) as other:
         await other.declare(EVERYTHING.with_queues([control_queue("agent-1", ["etl"])]))
         await bus.declare(EVERYTHING)
-    finally:
-        await other.close()
 
 
 async def test_a_drift_of_one_argument_is_noticed(bus: Bus) -> None:
@@ -109,18 +115,11 @@ async def test_what_agents_do_not_take_is_buried(bus: Bus, *, requeue: bool) -> 
 async def test_a_namespace_that_belongs_to_another_store_is_refused_with_its_id(
     bus: Bus, vhost_url: str
 ) -> None:
-    ours, theirs = MemoryStore(), MemoryStore()
-    mine, other = uuid4(), uuid4()
-    stranger = open_bus(vhost_url, name="stranger")
-    await stranger.start()
-    try:
-        for _ in range(2):
-            await claim_namespace(
-                ours, bus.declare, candidate=mine, refused=TopologyMismatch, namespace="warrener"
-            )
-        with pytest.raises(ForeignBroker, match=rf"{other.hex}, got installation {mine.hex[:4]}"):
-            await claim_namespace(
-                theirs, stranger.declare, candidate=other, refused=TopologyMismatch, namespace="warrener"
-            )
-    finally:
-        await stranger.close()
+    claim = partial(claim_namespace, refused=TopologyMismatch, namespace="warrener")
+    ours, mine, other = MemoryStore(), uuid4(), uuid4()
+    for _ in range(2):
+        await claim(ours, bus.declare, candidate=mine)
+    refusal = rf"{other.hex}, got installation {mine.hex[:4]}"
+    async with opened_bus(vhost_url) as stranger:
+        with pytest.raises(ForeignBroker, match=refusal):
+            await claim(MemoryStore(), stranger.declare, candidate=other)

@@ -1,8 +1,9 @@
 """The store and the ledger take one grammar of addresses: several servers, of which some are dead, silent or
-standbys, and certificates. Real servers throughout."""
+standbys, certificates, and no pooler. Real servers throughout."""
 
 import os
 import shutil
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
@@ -12,16 +13,20 @@ from uuid import uuid4
 
 import pytest
 from infra.amqp.tests.test_tls import Certificates
+from tests.faults.postgres_proxy import by_way_of
 from tests.servers.kinds import PostgresServer
 from tests.servers.standby import StandbyPostgres
 from tests.store_access import opened_store
 from tests.store_rows import queued_job
 
 from warrener_agent.ledger import Claim, LedgerUnavailable, connected_ledger, open_ledger
+from warrener_agent.ledger.postgres_sessions import CLAIMS
+from warrener_contracts.postgres_limits import session_settings
 from warrener_devservers import PrivatePostgres, ServerMissing
-from warrener_devservers.postgres import account
-from warrener_devservers.process import free_block
+from warrener_devservers.postgres import account, group_of
+from warrener_devservers.process import GuardedProcess, GuardSpec, free_block
 from warrener_store import StoreUnavailable, migrate, open_store
+from warrener_store.databases.address import SESSION
 
 Write = Callable[[str], Awaitable[object]]
 
@@ -117,3 +122,75 @@ async def test_16_a_certificate_that_is_not_there_is_named(
     server, folder = secure
     with pytest.raises((StoreUnavailable, LedgerUnavailable), match=r"sslrootcert of .* got no .*/lost\.pem"):
         await write(url_of(server, server.port, sslmode="verify-ca", sslrootcert=f"{folder}/lost.pem"))
+
+
+_SETTINGS = """
+[databases]
+* = host=127.0.0.1 port={server}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = users
+pool_mode = transaction
+ignore_startup_parameters = {ignored}
+"""
+
+
+OURS = sorted({*SESSION, *CLAIMS, *session_settings(lock=1, statement=2, idle_transaction=3)})
+NAMED = "a pooler such as PgBouncer answers at 127.0.0.1:.*; name the address of PostgreSQL itself"
+
+
+@pytest.fixture(params=[(), OURS], ids=["as installed", "configured to drop our settings"])
+def pooler(
+    request: pytest.FixtureRequest, postgres: PostgresServer, server_folders: Callable[[str], Path]
+) -> Iterator[int]:
+    """The port of a PgBouncer in transaction mode, which drops these startup parameters, and refuses a client
+    that sends others."""
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+    if program is None:
+        pytest.skip("expected pgbouncer, got none; apt-get install pgbouncer")
+    port, owner, folder = free_block((0,)), urlsplit(postgres.url), server_folders("pgbouncer")
+    folder.mkdir()
+    settings = _SETTINGS.format(server=postgres.port, port=port, ignored=",".join(request.param))
+    (folder / "settings").write_text(settings)
+    (folder / "users").write_text(f'"{owner.username}" "{owner.password}"\n')
+    for path in (folder, folder / "settings", folder / "users"):
+        shutil.chown(path, account() or os.geteuid())
+    spec = GuardSpec(
+        commands=[[program, "settings"]],
+        environment={"PATH": os.environ.get("PATH", os.defpath)},
+        folder=str(folder),
+        log=str(folder / "log"),
+        user=account(),
+        group=group_of(account()),
+    )
+    process = GuardedProcess(f"PgBouncer in {folder}", spec)
+    process.launch(lambda: accepts(port), 30.0)
+    yield port
+    process.end(signal.SIGTERM, 10.0)
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+async def test_16_the_store_names_the_pooler_in_front_of_its_database(
+    pooler: int, postgres_store_url: str
+) -> None:
+    with pytest.raises(StoreUnavailable, match=NAMED):
+        async with opened_store(by_way_of(postgres_store_url, pooler)):
+            pass
+
+
+async def test_16_the_ledger_names_the_pooler_in_front_of_its_database(
+    pooler: int, postgres_url: str
+) -> None:
+    with pytest.raises(LedgerUnavailable, match=NAMED):
+        async with connected_ledger(by_way_of(postgres_url, pooler)):
+            pass

@@ -1,29 +1,27 @@
 """What is old goes and what lives stays, alike in every store."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.conformance.test_schedule_watches import expecting
 from tests.conformance.test_schedules import schedule, tick
+from tests.conformance.test_ticks import expecting
 from tests.store_rows import (
     NOON,
     after,
     agent_row,
-    changed,
     died,
     job_type_row,
     parked_message,
     queued_job,
+    raised_incident,
     recorded_action,
     redrive_row,
     running_job,
     succeeded,
     waiting_job,
 )
-from tests.store_rows import raised_incident as raised
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.identity import schedule_source
@@ -36,7 +34,7 @@ from warrener_store.dead_letters.rows import (
     RedriveState,
 )
 from warrener_store.incidents.rows import IncidentChange, IncidentFilter, PolicyVersionRow
-from warrener_store.jobs.rows import JobRow, Save
+from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree, CheckpointRow
 from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.schedules.rows import WatchRow
@@ -56,10 +54,10 @@ async def ended(store: Store, *rows: JobRow, dead: bool = False) -> list[UUID]:
 
 async def free(store: Store, which: JobsBefore = OLD) -> set[UUID]:
     """The jobs that may go, page by page."""
-    page = await store.retention.old_jobs(which, None, 2)
+    page = await store.old_jobs(which, None, 2)
     found = set(page.job_ids)
     while page.after is not None:
-        page = await store.retention.old_jobs(which, page.after, 2)
+        page = await store.old_jobs(which, page.after, 2)
         found |= set(page.job_ids)
     return found
 
@@ -68,7 +66,8 @@ async def test_old_jobs_go_with_all_that_belongs_to_them_and_young_ones_stay(sto
     (old, second) = await ended(store, running_job(idempotency_key="k"), running_job())
     young = running_job(accepted_at=after(1))
     await store.insert_jobs([young])
-    await store.save_jobs([replace(succeeded(young), row=_over(young, after(2 * DAY)))])
+    save = succeeded(young)
+    await store.save_jobs([replace(save, row=replace(save.row, finished_at=after(2 * DAY)))])
     await store.keep_checkpoints(
         [CheckpointRow(job_id=old, attempt=1, number=1, state={"n": 1}, saved_at=after(1))]
     )
@@ -76,7 +75,7 @@ async def test_old_jobs_go_with_all_that_belongs_to_them_and_young_ones_stay(sto
     assert await free(store) == {old, second}
     assert [one.attempt for one in await store.attempts_of([old])] == [1]
     assert (await store.checkpoints_of([old])).keys() == {old}
-    assert await store.retention.delete_jobs(OLD, [old, second, young.job_id, uuid4()]) == 2
+    assert await store.delete_jobs(OLD, [old, second, young.job_id, uuid4()]) == 2
     assert set(await store.jobs_by_id([old, second, young.job_id])) == {young.job_id}
     assert await store.attempts_of([old]) == []
     assert await store.checkpoints_of([old]) == {}
@@ -84,7 +83,7 @@ async def test_old_jobs_go_with_all_that_belongs_to_them_and_young_ones_stay(sto
     assert [(one.state, one.jobs) for one in await store.count_jobs()] == [(JobState.SUCCEEDED, 1)]
     (again,) = await store.insert_jobs([queued_job(idempotency_key="k")])
     assert again.new, "its key went with it"
-    assert await store.retention.delete_jobs(OLD, [old, second]) == 0
+    assert await store.delete_jobs(OLD, [old, second]) == 0
 
 
 async def test_other_types_and_states_and_what_is_not_over_stay(store: Store) -> None:
@@ -94,7 +93,7 @@ async def test_other_types_and_states_and_what_is_not_over_stay(store: Store) ->
     await store.insert_jobs(live)
     assert await free(store) == set()
     ids = [row.job_id for row in live]
-    assert await store.retention.delete_jobs(OLD, ids) == 0
+    assert await store.delete_jobs(OLD, ids) == 0
     assert len(await store.jobs_by_id(ids)) == 3
 
 
@@ -111,7 +110,7 @@ async def test_a_tree_goes_from_its_leaves_up_and_only_when_no_part_of_it_lives(
     assert await free(store) == {grandchild.job_id}, "its parent is over, the other one's is not"
     for expected in (grandchild, leaf):
         assert await free(store) == {expected.job_id}
-        assert await store.retention.delete_jobs(OLD, [root_id, leaf.job_id, expected.job_id]) == 1
+        assert await store.delete_jobs(OLD, [root_id, leaf.job_id, expected.job_id]) == 1
     assert await free(store) == set(), "the root has a child that runs"
     await store.save_jobs([succeeded(live)])
     assert await free(store) == {live.job_id}
@@ -121,7 +120,7 @@ async def test_a_key_may_hold_its_job_longer_and_may_be_released_earlier(store: 
     (keyed, plain) = await ended(store, running_job(idempotency_key="k"), running_job())
     longer = replace(OLD, keyed=after(-1))
     assert await free(store, longer) == {plain}
-    assert await store.retention.delete_jobs(longer, [keyed]) == 0
+    assert await store.delete_jobs(longer, [keyed]) == 0
     live = queued_job(idempotency_key="live")
     await store.insert_jobs([live])
     answers = await store.insert_jobs(
@@ -136,30 +135,29 @@ REDRIVE = redrive_row(state=RedriveState.ROLLING, wake_at=None)
 
 
 async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None:
-    found = await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
-    (dead_letter,) = [one for one in found if one.job_id == job_id]
+    (dead_letter,) = await store.list_dead_letters(DeadLetterFilter(states=(), job_ids=(job_id,)))
     moved = replace(dead_letter, redrive_id=REDRIVE.redrive_id, **changes)
     step = replace(REDRIVE, version=version)
-    assert await store.dead_letter_store.save_redrive(step, [DeadLetterTransition(dead_letter.state, moved)])
+    assert await store.save_redrive(step, [DeadLetterTransition(dead_letter.state, moved)])
 
 
 async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
     (dead,) = await ended(store, running_job(), dead=True)
     (heir,) = await ended(store, running_job())
-    await store.dead_letter_store.save_redrive(REDRIVE)
+    await store.save_redrive(REDRIVE)
     assert await free(store, OLD_DEAD) == {dead}
     await move(store, dead, 2, state=DeadLetterState.CLAIMED)
-    assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 0
+    assert await store.delete_jobs(OLD_DEAD, [dead]) == 0
     await move(store, dead, 3, state=DeadLetterState.REDRIVEN, redriven_as=heir, redriven_at=after(1))
     assert (await free(store, OLD_DEAD), await free(store)) == (set(), set())
-    assert await store.retention.delete_jobs(OLD, [heir]) == 0
+    assert await store.delete_jobs(OLD, [heir]) == 0
     assert await old_keys(store, RetentionKind.REDRIVES) == set()
     await move(store, dead, 4, state=DeadLetterState.SUCCEEDED)
     assert (await free(store, OLD_DEAD), await free(store)) == ({dead}, {heir})
-    assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 1
-    assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == []
+    assert await store.delete_jobs(OLD_DEAD, [dead]) == 1
+    assert await store.list_dead_letters(DeadLetterFilter(states=())) == []
     assert await gone(store, RetentionKind.REDRIVES) == 1
-    assert await store.dead_letter_store.redrives() == []
+    assert await store.redrives() == []
 
 
 async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
@@ -168,38 +166,36 @@ async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
     save = died(row)
     assert save.dead_letter is not None
     await store.save_jobs([replace(save, dead_letter=replace(save.dead_letter, fingerprint="f1"))])
-    await store.escalations.raise_incidents([raised("f1", str(row.job_id))])
+    await store.raise_incidents([raised_incident("f1", str(row.job_id))])
     assert await free(store, OLD_DEAD) == set()
-    assert await store.retention.delete_jobs(OLD_DEAD, [row.job_id]) == 0
-    await store.escalations.change_incidents(
-        [IncidentChange(fingerprint="f1", at=after(2), close_reason="mended")]
-    )
+    assert await store.delete_jobs(OLD_DEAD, [row.job_id]) == 0
+    await store.change_incidents([IncidentChange(fingerprint="f1", at=after(2), close_reason="mended")])
     assert await free(store, OLD_DEAD) == {row.job_id}
 
 
 async def test_an_incident_names_no_job_any_more_when_the_occurrence_is_old(store: Store) -> None:
-    await store.escalations.raise_incidents([raised("f1", str(n)) for n in range(5)])
-    await store.escalations.raise_incidents([raised("f1", "young", raised_at=after(2 * DAY))])
+    await store.raise_incidents([raised_incident("f1", str(n)) for n in range(5)])
+    await store.raise_incidents([raised_incident("f1", "young", raised_at=after(2 * DAY))])
     for count in (3, 2):
-        old = await store.retention.old_occurrences(after(DAY), 3)
-        assert {(one.fingerprint, one.raised_at) for one in old} == {("f1", raised("f1").raised_at)}
+        old = await store.old_occurrences(after(DAY), 3)
+        assert {(one.fingerprint, one.raised_at) for one in old} == {("f1", raised_incident("f1").raised_at)}
         assert len(old) == count
-        assert await store.retention.delete_occurrences([one.key for one in old]) == count
-    assert await store.retention.delete_occurrences([("f1", "unknown")]) == 0
-    assert [entry.occurrence for entry in await store.escalations.pending("f1", 1, 10)] == ["young"]
-    (incident,) = await store.escalations.incidents()
+        assert await store.delete_occurrences([one.key for one in old]) == count
+    assert await store.delete_occurrences([("f1", "unknown")]) == 0
+    assert [entry.occurrence for entry in await store.pending("f1", 1, 10)] == ["young"]
+    (incident,) = await store.incidents()
     assert incident.times == 6
 
 
 async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store) -> None:
-    await store.escalations.raise_incidents([raised("open"), raised("closed"), raised("late")])
+    await store.raise_incidents([raised_incident("open"), raised_incident("closed"), raised_incident("late")])
     closed = IncidentChange(fingerprint="closed", at=after(1), close_reason="mended")
-    await store.escalations.change_incidents([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
+    await store.change_incidents([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
     assert await old_keys(store, RetentionKind.INCIDENTS) == set()
-    old = await store.retention.old_occurrences(after(DAY), 100)
-    await store.retention.delete_occurrences([one.key for one in old])
+    old = await store.old_occurrences(after(DAY), 100)
+    await store.delete_occurrences([one.key for one in old])
     assert await gone(store, RetentionKind.INCIDENTS) == 1
-    left = await store.escalations.incidents(IncidentFilter(closed=True))
+    left = await store.incidents(IncidentFilter(closed=True))
     assert {incident.fingerprint for incident in left} == {"open", "late"}
 
 
@@ -212,9 +208,7 @@ async def test_parked_messages_and_agents_go(store: Store) -> None:
     assert await gone(store, RetentionKind.AGENTS) == 2
     assert [message.parked_id for message in await store.parked()] == ["p3", "p2"]
     assert [agent.agent_id for agent in await store.agents()] == ["a3", "a2"]
-    assert await store.retention.delete_rows(RetentionKind.AGENTS, after(DAY), ["a3"]) == 0, (
-        "it was seen since"
-    )
+    assert await store.delete_rows(RetentionKind.AGENTS, after(DAY), ["a3"]) == 0, "it was seen since"
 
 
 async def test_records_of_actions_go_completed_or_not(store: Store) -> None:
@@ -233,13 +227,13 @@ async def test_versions_of_policies_go_that_no_supervisor_has_seen_lately_and_no
         PolicyVersionRow(version=name, name="p", definition={}, first_seen_at=NOON, last_seen_at=after(seen))
         for name, seen in (("old", 0), ("followed", 0), ("young", 2 * DAY))
     ]
-    await store.escalations.put_policies(versions)
-    await store.escalations.raise_incidents([raised()])
-    (incident,) = await store.escalations.claim_incidents(NOON, after(30), "me", 1)
-    await store.escalations.save_incident(replace(incident, policy_version="followed"))
+    await store.put_policies(versions)
+    await store.raise_incidents([raised_incident()])
+    (incident,) = await store.claim_incidents(NOON, after(30), "me", 1)
+    await store.save_incident(replace(incident, policy_version="followed"))
     assert await old_keys(store, RetentionKind.ESCALATION_POLICIES) == {"old"}
     assert await gone(store, RetentionKind.ESCALATION_POLICIES) == 1
-    assert {row.version for row in await store.escalations.policies()} == {"followed", "young"}
+    assert {row.version for row in await store.policies()} == {"followed", "young"}
 
 
 async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
@@ -251,9 +245,7 @@ async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
     await ended(store, done)
     await store.insert_jobs([busy])
     assert await old_keys(store, RetentionKind.JOB_TYPES) == {"flights.load"}
-    assert (
-        await store.retention.delete_rows(RetentionKind.JOB_TYPES, after(DAY), ["flights.load", "busy"]) == 1
-    )
+    assert await store.delete_rows(RetentionKind.JOB_TYPES, after(DAY), ["flights.load", "busy"]) == 1
     assert set(await store.job_types()) == {"busy", "young"}
     assert {(one.job_type, one.state) for one in await store.count_jobs()} == {
         ("flights.load", JobState.SUCCEEDED),
@@ -285,22 +277,17 @@ async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -
 @pytest.mark.parametrize("kind", list(RetentionKind))
 async def test_where_there_is_nothing_nothing_goes(store: Store, kind: RetentionKind) -> None:
     assert await old_keys(store, kind) == set()
-    assert await store.retention.delete_rows(kind, after(DAY), []) == 0
+    assert await store.delete_rows(kind, after(DAY), []) == 0
 
 
 async def old_keys(store: Store, kind: RetentionKind) -> set[str]:
-    page = await store.retention.old_rows(kind, after(DAY), None, 1)
+    page = await store.old_rows(kind, after(DAY), None, 1)
     found = set(page.rows)
     while page.after is not None:
-        page = await store.retention.old_rows(kind, after(DAY), page.after, 1)
+        page = await store.old_rows(kind, after(DAY), page.after, 1)
         found |= set(page.rows)
     return found
 
 
 async def gone(store: Store, kind: RetentionKind) -> int:
-    return await store.retention.delete_rows(kind, after(DAY), await old_keys(store, kind))
-
-
-def _over(row: JobRow, moment: datetime) -> JobRow:
-    save: Save = changed(row, state=JobState.SUCCEEDED, wake_at=None, finished_at=moment)
-    return save.row
+    return await store.delete_rows(kind, after(DAY), await old_keys(store, kind))

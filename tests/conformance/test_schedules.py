@@ -1,4 +1,4 @@
-"""The stories of schedules and their ticks, alike in every store."""
+"""Schedules, their declarations and their ticks, alike in every store."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,11 +12,17 @@ from tests.store_rows import NOON, after, running_job
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
-from warrener_store.schedules.rows import Advance, DueSchedule, RejectedTick, ScheduleRow, TickRow
+from warrener_store.schedules.rows import (
+    Advance,
+    DeclarationRow,
+    DueSchedule,
+    RejectedTick,
+    ScheduleRow,
+    TickRow,
+)
 from warrener_store.schedules.store import Decide
 from warrener_store.store import Store
 
-MINUTE = timedelta(minutes=1)
 LATER = after(3600)
 
 
@@ -54,6 +60,10 @@ def on_to(seconds: float, *ticks: TickRow) -> Advance:
     return Advance(schedule(seconds=seconds, next_at=after(seconds), last_nominal_at=NOON, runs=1), ticks)
 
 
+def with_interval(row: ScheduleRow) -> SchedulePutData:
+    return row.definition.model_copy(update={"rule": IntervalRule(every=timedelta(minutes=1))})
+
+
 def _always(advances: Sequence[Advance]) -> Decide:
     return lambda due: advances
 
@@ -76,8 +86,7 @@ class TestPutting:
         self, store: Store
     ) -> None:
         await store.put_schedules([schedule(paused=True, runs=5)])
-        definition = schedule().definition.model_copy(update={"rule": IntervalRule(every=MINUTE)})
-        new = schedule(definition=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
+        new = schedule(definition=with_interval(schedule()), put_at=LATER, next_at=LATER, wake_at=LATER)
         older = replace(new, put_at=after(-1))
         assert await store.put_schedules([older]) == set()
         assert await store.put_schedules([older, new]) == {"hourly"}
@@ -85,13 +94,8 @@ class TestPutting:
 
     async def test_one_that_is_put_again_while_ticks_wait_is_checked_then(self, store: Store) -> None:
         await store.put_schedules([schedule(waiting=1), schedule("other")])
-        new = [
-            replace(schedule(name, put_at=after(5)), next_at=None, wake_at=None)
-            for name in ("hourly", "other")
-        ]
-        rule = IntervalRule(every=MINUTE)
-        new = [replace(row, definition=row.definition.model_copy(update={"rule": rule})) for row in new]
-        await store.put_schedules(new)
+        rows = (schedule(name, put_at=after(5), next_at=None, wake_at=None) for name in ("hourly", "other"))
+        await store.put_schedules([replace(row, definition=with_interval(row)) for row in rows])
         held = await store.schedules()
         assert (held["hourly"].wake_at, held["hourly"].waiting) == (after(5), 1)
         assert held["other"].wake_at is None
@@ -215,7 +219,7 @@ class TestAdvancing:
 
     async def test_what_was_put_while_it_was_decided_is_not_lost(self, store: Store) -> None:
         await store.put_schedules([schedule()])
-        definition = schedule().definition.model_copy(update={"rule": IntervalRule(every=MINUTE)})
+        definition = with_interval(schedule())
         new = schedule(definition=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
         await asyncio.gather(
             store.advance_schedules(NOON, 1, lambda due: [on_to(60)] if due else []),
@@ -289,3 +293,24 @@ class TestPublishing:
 
 def _must_not_decide(due: Sequence[DueSchedule]) -> list[Advance]:
     raise AssertionError(f"expected nothing due, got {due}")
+
+
+FIRST = DeclarationRow(
+    name="hourly", definition_hash="aa", job_type="flights.load", declared_by="agent-1", declared_at=NOON
+)
+SECOND = replace(FIRST, definition_hash="bb", declared_at=after(1))
+OTHER = replace(FIRST, name="nightly", job_type="mail.send")
+
+
+async def test_the_first_word_of_a_declaration_counts(store: Store) -> None:
+    await store.keep_declarations([FIRST, SECOND])
+    await store.keep_declarations([replace(FIRST, declared_by="agent-2", declared_at=after(9)), FIRST])
+    assert await store.declarations(["hourly"]) == [FIRST, SECOND]
+
+
+async def test_they_are_found_by_schedule_and_by_job_type(store: Store) -> None:
+    await store.keep_declarations([FIRST, OTHER, OTHER])
+    assert await store.declarations([]) == []
+    assert await store.declarations(["nightly"]) == [OTHER]
+    assert await store.declarations([], ["flights.load"]) == [FIRST]
+    assert await store.declarations(["nightly"], ["flights.load"]) == [FIRST, OTHER]

@@ -1,20 +1,21 @@
-"""The stories that every state store tells alike: in memory, SQLite and PostgreSQL."""
+"""Jobs, alike in every store: inserts, saves, claims, watchers, and what stands beside a job."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from tests.store_access import load_job
 from tests.store_rows import NOON, after, changed, died, queued_job, running_job, succeeded
 
-from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.events import ErrorInfo, ErrorKind, JsonObject
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore, StoreRefused
-from warrener_store.jobs.rows import JobFilter, Save
+from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.jobs.views import CancelledTree, CheckpointRow, ChildJob
 
 
 class TestInsert:
@@ -128,12 +129,18 @@ class TestOddContent:
         answers = await store.insert_jobs([queued_job(idempotency_key=key) for key in keys])
         assert all(answer.new for answer in answers)
 
-    async def test_odd_numbers_come_back(self, store: StateStore) -> None:
-        row = queued_job(
-            arguments={"huge": 10**40, "tiny": 5e-324, "big": 1e308, "inf": float("inf"), "neg": -0.0}
-        )
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"huge": 10**40, "tiny": 5e-324, "big": 1e308, "inf": float("inf"), "neg": -0.0},
+            {"text": "🐇" * 500_000, "list": list(range(50_000))},
+        ],
+        ids=["odd numbers", "a huge document"],
+    )
+    async def test_any_arguments_come_back(self, store: StateStore, arguments: JsonObject) -> None:
+        row = queued_job(arguments=arguments)
         await store.insert_jobs([row])
-        assert (await load_job(store, row.job_id)).arguments == row.arguments
+        assert (await load_job(store, row.job_id)).arguments == arguments
 
     async def test_not_a_number_breaks_no_batch(self, store: StateStore) -> None:
         row = queued_job(arguments={"x": float("nan")})
@@ -141,17 +148,13 @@ class TestOddContent:
         (x,) = (await load_job(store, row.job_id)).arguments.values()
         assert x != x  # noqa: PLR0124 - only NaN is not itself
 
-    async def test_a_huge_document_comes_back(self, store: StateStore) -> None:
-        row = queued_job(arguments={"text": "🐇" * 500_000, "list": list(range(50_000))})
-        await store.insert_jobs([row])
-        assert (await load_job(store, row.job_id)).arguments == row.arguments
-
-    @pytest.mark.parametrize("result", [0, False, "", [], {}, "text", 1.5, [None]], ids=repr)
-    async def test_any_result_is_distinguished_from_none(self, store: StateStore, result: object) -> None:
-        row = queued_job()
-        await store.insert_jobs([row])
-        await store.save_jobs([succeeded(row, result)])
-        assert (await load_job(store, row.job_id)).result == result
+    async def test_any_result_is_distinguished_from_none(self, store: StateStore) -> None:
+        results: list[Any] = [0, False, "", [], {}, "text", 1.5, [None]]
+        for result in results:
+            row = queued_job()
+            await store.insert_jobs([row])
+            await store.save_jobs([succeeded(row, result)])
+            assert repr((await load_job(store, row.job_id)).result) == repr(result)
 
 
 class TestSave:
@@ -237,23 +240,18 @@ class TestSave:
     async def test_overlapping_batches_in_opposite_order_all_end(self, store: StateStore) -> None:
         rows = [queued_job() for _ in range(60)]
         await store.insert_jobs(rows)
+        ids = [row.job_id for row in rows]
 
-        async def supervisor(order: Callable[[list[Save]], list[Save]]) -> int:
+        async def supervisor(order: int) -> int:
             applied = 0
             for _ in range(10):
-                now = await store.jobs_by_id([row.job_id for row in rows])
-                saves = order([changed(row, failures=row.failures + 1) for row in now.values()])
-                applied += len(await store.save_jobs(saves))
+                now = sorted((await store.jobs_by_id(ids)).items())
+                saves = [changed(row, failures=row.failures + 1) for _, row in now]
+                applied += len(await store.save_jobs(saves[::order]))
             return applied
 
-        def forwards(saves: list[Save]) -> list[Save]:
-            return sorted(saves, key=lambda save: save.row.job_id)
-
-        def backwards(saves: list[Save]) -> list[Save]:
-            return forwards(saves)[::-1]
-
-        applied = await asyncio.gather(*(supervisor(order) for order in (forwards, backwards) * 3))
-        now = await store.jobs_by_id([row.job_id for row in rows])
+        applied = await asyncio.gather(*(supervisor(order) for order in (1, -1) * 3))
+        now = await store.jobs_by_id(ids)
         assert sum(applied) == sum(row.failures for row in now.values())
         assert all(row.version == row.failures + 1 for row in now.values())
 
@@ -295,3 +293,60 @@ class TestWatchers:
         await asyncio.gather(*(store.add_watchers(batch) for batch in batches))
         for row in (await store.jobs_by_id([row.job_id for row in rows])).values():
             assert set(row.watchers) == {f"w{n}" for n in range(6)}
+
+
+def saved(row: JobRow, number: int, state: Any = None) -> CheckpointRow:
+    return CheckpointRow(job_id=row.job_id, attempt=1, number=number, state=state, saved_at=NOON)
+
+
+@pytest.mark.parametrize("state", [None, 0, "row 5", {"row": 5, "seen": ["a", "\0"]}, [1.5, True]])
+async def test_a_checkpoint_comes_back_as_it_went(store: StateStore, state: Any) -> None:
+    row = queued_job()
+    await store.insert_jobs([row])
+    await store.keep_checkpoints([saved(row, 1, state)])
+    assert await store.checkpoints_of([row.job_id]) == {row.job_id: saved(row, 1, state)}
+
+
+async def test_the_greater_number_counts_whatever_comes_later(store: StateStore) -> None:
+    one, other = queued_job(), queued_job()
+    await store.insert_jobs([one, other])
+    await store.keep_checkpoints(
+        [saved(one, 2, "b"), saved(one, 3, "c"), saved(one, 1, "a"), saved(other, 1)]
+    )
+    await store.keep_checkpoints([saved(one, 2, "late"), saved(one, 3, "a repeat")])
+    found = await store.checkpoints_of([one.job_id, other.job_id])
+    assert found == {one.job_id: saved(one, 3, "c"), other.job_id: saved(other, 1)}
+
+
+def _tree(row: JobRow) -> CancelledTree:
+    return CancelledTree(job_id=row.job_id, reason="wrong file", cancelled_at=NOON)
+
+
+async def test_a_mark_is_stored_once_with_its_first_reason_of_a_job_that_is_over_too(
+    store: StateStore,
+) -> None:
+    one, other = queued_job(), queued_job()
+    over = queued_job(state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON)
+    await store.insert_jobs([one, other, over])
+    first = CancelledTree(job_id=one.job_id, reason="wrong \0 file", cancelled_at=NOON)
+    later = CancelledTree(job_id=one.job_id, reason="again", cancelled_at=after(5))
+    await store.mark_cancelled([first, later])
+    await store.mark_cancelled([later])
+    assert await store.cancelled_among([one.job_id, other.job_id, uuid4()]) == {one.job_id: first}
+    await store.mark_cancelled([_tree(over)])
+    assert await store.cancelled_among([over.job_id]) == {over.job_id: _tree(over)}
+
+
+async def test_children_are_those_that_a_job_has_requested_over_or_not(store: StateStore) -> None:
+    root, other = queued_job(), queued_job()
+    runs = running_job(parent_id=root.job_id)
+    done = queued_job(parent_id=root.job_id, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON)
+    grandchild = queued_job(parent_id=runs.job_id)
+    await store.insert_jobs([root, other, runs, done, grandchild])
+    children = await store.mark_cancelled([_tree(root), _tree(other)])
+    assert sorted(children, key=lambda child: child.over) == [
+        ChildJob(job_id=runs.job_id, parent_id=root.job_id, over=False),
+        ChildJob(job_id=done.job_id, parent_id=root.job_id, over=True),
+    ]
+    both = {child.job_id for child in await store.mark_cancelled([_tree(root), _tree(runs)])}
+    assert both == {runs.job_id, done.job_id, grandchild.job_id}

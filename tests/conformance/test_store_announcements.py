@@ -1,11 +1,24 @@
-"""The stories of job types, agents and what is buried, alike in every state store."""
+"""Agents, job types, breakers and duties, alike in every store."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.store_rows import after, agent_row, job_type_row
+from tests.store_rows import (
+    NOON,
+    after,
+    agent_row,
+    breaker_row,
+    changed,
+    job_type_row,
+    queued_job,
+    succeeded,
+    waiting_job,
+)
 
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 
 LOAD = job_type_row(
@@ -21,6 +34,8 @@ AGENT = agent_row(
     trouble="the ledger does not answer\x00",
 )
 
+TOGETHER = pytest.mark.parametrize("together", [True, False], ids=["in one batch", "one by one"])
+
 
 class TestJobTypes:
     async def test_they_come_back_as_they_went(self, store: StateStore) -> None:
@@ -30,19 +45,14 @@ class TestJobTypes:
         assert await store.job_types(["flights.list", "unknown"]) == {other.name: other}
         assert await store.job_types([]) == {}
 
-    async def test_a_newer_announcement_replaces_and_an_older_one_does_not(self, store: StateStore) -> None:
-        newer, older = (
-            replace(LOAD, queue="new", announced_at=after(1)),
-            replace(LOAD, announced_at=after(-1)),
-        )
-        await store.put_job_types([LOAD])
-        await store.put_job_types([newer])
-        await store.put_job_types([older])
-        assert await store.job_types() == {LOAD.name: newer}
-
-    async def test_of_two_announcements_in_one_batch_the_newest_counts(self, store: StateStore) -> None:
+    @TOGETHER
+    async def test_a_newer_announcement_replaces_and_an_older_one_does_not(
+        self, store: StateStore, *, together: bool
+    ) -> None:
         newer = replace(LOAD, queue="new", announced_at=after(1))
-        await store.put_job_types([newer, LOAD])
+        older = replace(LOAD, announced_at=after(-1))
+        for batch in [[LOAD, newer, older]] if together else [[LOAD], [newer], [older]]:
+            await store.put_job_types(batch)
         assert await store.job_types() == {LOAD.name: newer}
 
 
@@ -53,7 +63,7 @@ class TestAgents:
         assert await store.agents() == [later, AGENT]
         assert await store.agents(after(5)) == [later], "only those that were seen since"
 
-    @pytest.mark.parametrize("together", [True, False], ids=["in one batch", "one by one"])
+    @TOGETHER
     async def test_an_older_word_does_not_replace_a_newer_one(
         self, store: StateStore, *, together: bool
     ) -> None:
@@ -62,11 +72,112 @@ class TestAgents:
             await store.put_agents(batch)
         assert await store.agents() == [newer]
 
-
-class TestLifecycle:
     async def test_closing_twice_and_starting_again(self, store: StateStore) -> None:
         await store.put_agents([AGENT])
         await store.close()
         await store.close()
         await store.start()
         assert await store.agents() == [AGENT]
+
+
+BILLING = breaker_row(
+    "dependency:billing-api",
+    manual=True,
+    until=after(30),
+    times_opened=2,
+    probes_succeeded=1,
+    reason="being upgraded\x00",
+    job_types=("flights.load", "flights.bill"),
+    policy=BreakerPolicy(failure_rate=0.3, half_open_calls=3),
+)
+
+
+async def test_breakers_come_back_as_they_went(store: StateStore) -> None:
+    mail = replace(BILLING, name="job:mail.send", until=None, manual=False, job_types=())
+    assert await store.breakers() == []
+    assert await store.put_breaker(mail)
+    assert await store.put_breaker(BILLING)
+    assert await store.breakers() == [BILLING, mail]
+
+
+async def test_of_several_supervisors_one_changes_a_breaker(store: StateStore) -> None:
+    put = await asyncio.gather(*(store.put_breaker(replace(BILLING, times_opened=n)) for n in range(5)))
+    assert sum(put) == 1
+    closed = replace(BILLING, version=2, state=BreakerState.CLOSED)
+    put = await asyncio.gather(*(store.put_breaker(closed) for _ in range(5)))
+    assert sum(put) == 1
+    assert await store.breakers() == [closed]
+
+
+async def test_a_version_that_does_not_follow_the_one_before_changes_nothing(store: StateStore) -> None:
+    assert not await store.put_breaker(replace(BILLING, version=2))
+    assert await store.breakers() == []
+    assert await store.put_breaker(BILLING)
+    assert not await store.put_breaker(replace(BILLING, version=3))
+    assert await store.breakers() == [BILLING]
+
+
+async def test_what_was_put_off_is_woken_the_first_due_first(store: StateStore) -> None:
+    held = [waiting_job(due_at=after(-n), wake_at=after(600)) for n in (1, 3, 2)]
+    await store.insert_jobs(held)
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 2) == 2
+    woken = await store.claim_due([JobState.WAITING], NOON, after(10), 10)
+    assert {row.job_id for row in woken} == {held[1].job_id, held[2].job_id}
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 1
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 0
+
+
+async def test_jobs_of_a_paused_queue_stay_put_off(store: StateStore) -> None:
+    held = [waiting_job(due_at=NOON, wake_at=after(600), queue=queue) for queue in ("loads", "mails")]
+    await store.insert_jobs(held)
+    assert (
+        await store.release_held_jobs(["flights.load"], NOON, after(60), 10, paused=["loads", "bills"]) == 1
+    )
+    woken = await store.claim_due([JobState.WAITING], NOON, after(10), 10)
+    assert [row.queue for row in woken] == ["mails"]
+
+
+async def test_only_what_is_held_back_is_woken(store: StateStore) -> None:
+    another_type = waiting_job(job_type="mail.send", due_at=NOON, wake_at=after(600))
+    not_due = waiting_job(due_at=after(5), wake_at=after(5))
+    queued = queued_job(wake_at=after(600))
+    over = queued_job(wake_at=after(600))
+    in_delay_queue = waiting_job(due_at=NOON, wake_at=after(15))
+    await store.insert_jobs([another_type, not_due, queued, over, in_delay_queue])
+    await store.save_jobs([succeeded(over)])
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 0
+    assert await store.release_held_jobs([], NOON, after(60), 10) == 0
+
+
+async def test_a_retry_that_was_put_off_is_woken_and_a_save_decided_before_is_not_applied(
+    store: StateStore,
+) -> None:
+    row = queued_job()
+    await store.insert_jobs([row])
+    save = changed(row, state=JobState.RETRYING, attempt=2, due_at=NOON, wake_at=after(600))
+    await store.save_jobs([save])
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 1
+    assert await store.save_jobs([changed(save.row, failures=1)]) == set()
+
+
+async def test_a_duty_has_one_holder_at_a_time_and_a_claim_ends(store: StateStore) -> None:
+    assert await store.duties(after(0)) == {}
+    assert await store.claim_duty("pruning", "ada", after(0), after(10))
+    assert not await store.claim_duty("pruning", "bob", after(5), after(15))
+    assert await store.claim_duty("pruning", "ada", after(8), after(18))
+    assert not await store.claim_duty("pruning", "bob", after(15), after(25))
+    assert await store.claim_duty("pruning", "bob", after(18), after(28))
+    assert not await store.claim_duty("pruning", "ada", after(20), after(30))
+
+
+async def test_of_several_holders_one_gets_the_duty(store: StateStore) -> None:
+    claims = (store.claim_duty("metrics", f"holder {n}", after(0), after(10)) for n in range(5))
+    assert sum(await asyncio.gather(*claims)) == 1
+
+
+async def test_duties_are_claimed_apart_and_those_in_force_have_holders(store: StateStore) -> None:
+    assert await store.claim_duty("pruning", "ada", after(0), after(10))
+    assert await store.claim_duty("metrics", "bob", after(0), after(20))
+    assert not await store.claim_duty("metrics", "ada", after(1), after(11))
+    assert await store.duties(after(5)) == {"metrics": "bob", "pruning": "ada"}
+    assert await store.duties(after(10)) == {"metrics": "bob"}, "a claim ends at its time"

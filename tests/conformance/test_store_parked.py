@@ -1,4 +1,4 @@
-"""What every store must do with parked messages, and with the id of the installation."""
+"""Parked messages and the id of the installation, alike in every store."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -38,12 +38,6 @@ def received(name: str) -> Delivery:
 
 def ids(found: list[ParkedMessage]) -> list[str]:
     return [one.parked_id for one in found]
-
-
-async def test_a_parked_message_is_stored_with_its_exchange_key_and_headers(store: Store) -> None:
-    await store.park([message("a 1")])
-    assert await store.parked(OLDEST, 10) == [message("a 1")]
-    assert await store.parked() == [message("a 1")]
 
 
 async def test_they_are_chosen_by_reason_queue_time_and_id_and_come_in_pages(store: Store) -> None:

@@ -62,21 +62,18 @@ DEPLOY = Deploy(
 
 async def ended(store: Store, *seconds: float) -> list[UUID]:
     """Insert jobs and end them by successes at these seconds after noon; their ids, in the order of ends."""
-    rows = [queued_job() for _ in seconds]
-    await store.insert_jobs(rows)
-    for row, at in zip(rows, seconds, strict=True):
-        success = Success(row.job_id, 1, "a1", None, after(at - 1), after(at))
-        await store.succeed_jobs([success], after(at))
-    return [
-        row.job_id for _, row in sorted(zip(seconds, rows, strict=True), key=lambda e: (e[0], e[1].job_id))
-    ]
+    ends = [(at, queued_job()) for at in seconds]
+    await store.insert_jobs([row for _, row in ends])
+    for at, row in ends:
+        await store.succeed_jobs([Success(row.job_id, 1, "a1", None, after(at - 1), after(at))], after(at))
+    return [row.job_id for _, row in sorted(ends, key=lambda end: (end[0], end[1].job_id))]
 
 
 async def test_jobs_come_in_the_order_of_their_ends_and_each_once(store: Store) -> None:
     ids = await ended(store, 3, 1, 2, 2, 2, 5)
     read: list[UUID] = []
     position = BEGIN
-    while found := await store.statistics.ended_jobs(position, after(4), 2):
+    while found := await store.ended_jobs(position, after(4), 2):
         assert len(found) <= 2
         read += [job.job_id for job in found]
         position = replace(position, finished_at=found[-1].finished_at, job_id=found[-1].job_id)
@@ -88,7 +85,7 @@ async def test_an_ended_job_has_the_facts_of_its_statistics(store: Store) -> Non
     await store.insert_jobs([row])
     success = Success(row.job_id, 1, "a1", {"rows": 3}, after(2), after(5))
     await store.succeed_jobs([success], after(6))
-    [job] = await store.statistics.ended_jobs(BEGIN, after(60), 10)
+    [job] = await store.ended_jobs(BEGIN, after(60), 10)
     assert (job.job_id, job.job_type, job.state) == (row.job_id, "flights.load", JobState.SUCCEEDED)
     assert (job.source, job.agent_id) == ("warrener/schedule/hourly", "a1")
     assert (job.dispatched_at, job.started_at, job.ran_until) == (NOON, after(2), after(5))
@@ -102,7 +99,7 @@ async def test_a_dead_job_has_its_cause(store: Store) -> None:
     save = died(row, error)
     assert save.dead_letter is not None
     await store.save_jobs([replace(save, dead_letter=replace(save.dead_letter, fingerprint="f1"))])
-    [job] = await store.statistics.ended_jobs(BEGIN, after(60), 10)
+    [job] = await store.ended_jobs(BEGIN, after(60), 10)
     assert (job.state, job.failures, job.fingerprint) == (JobState.DEAD, 3, "f1")
     assert (job.error_type, job.message) == ("KeyError", "'origin'")
 
@@ -111,13 +108,13 @@ async def test_a_job_that_is_not_over_is_not_read(store: Store) -> None:
     cancelled = waiting_job()
     await store.insert_jobs([queued_job(), waiting_job(), cancelled])
     await store.save_jobs([changed(cancelled, state=JobState.CANCELLED, wake_at=None, finished_at=after(1))])
-    [job] = await store.statistics.ended_jobs(BEGIN, after(60), 10)
+    [job] = await store.ended_jobs(BEGIN, after(60), 10)
     assert (job.job_id, job.state, job.started_at) == (cancelled.job_id, JobState.CANCELLED, None)
 
 
 async def test_the_newest_ends_are_counted_by_minute(store: Store) -> None:
     await ended(store, -1, 1, 2, 61)
-    found = await store.statistics.recent_ends(NOON)
+    found = await store.recent_ends(NOON)
     minute = BucketSpan.MINUTE.floor(NOON)
     assert {(one.minute, one.jobs) for one in found} == {(minute, 2), (minute + timedelta(minutes=1), 1)}
     assert {(one.job_type, one.state) for one in found} == {("flights.load", JobState.SUCCEEDED)}
@@ -130,39 +127,34 @@ def moved(revision: int) -> RollupPosition:
 
 
 async def test_a_position_and_its_buckets_change_together(store: Store) -> None:
-    statistics = store.statistics
-    assert await statistics.rollup_position() == BEGIN
-    assert await statistics.add_statistics(moved(1), [BUCKET], [CAUSE])
-    assert await statistics.rollup_position() == moved(1)
-    more = replace(BUCKET, succeeded=9, durations={3: 6, 20: 3})
-    assert await statistics.add_statistics(moved(2), [more], [replace(CAUSE, jobs=4)])
+    assert await store.rollup_position() == BEGIN
+    assert await store.add_statistics(moved(1), [BUCKET], [CAUSE])
+    assert await store.rollup_position() == moved(1)
+    more, deaths = replace(BUCKET, succeeded=9, durations={3: 6, 20: 3}), replace(CAUSE, jobs=4)
+    assert await store.add_statistics(moved(2), [more], [deaths])
     assert await read_bucket(store) == [more]
-    assert await statistics.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == [
-        replace(CAUSE, jobs=4)
-    ]
+    assert await store.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == [deaths]
 
 
 async def read_bucket(store: Store) -> list[SeriesBucket]:
     which = SeriesQuery(
         span=BucketSpan.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=after(-3600)
     )
-    return await store.statistics.series(which)
+    return await store.series(which)
 
 
 async def test_a_step_that_is_repeated_or_late_changes_nothing(store: Store) -> None:
-    assert await store.statistics.add_statistics(moved(1), [BUCKET], [])
-    assert not await store.statistics.add_statistics(moved(1), [replace(BUCKET, succeeded=99)], [CAUSE])
-    assert not await store.statistics.add_statistics(moved(3), [replace(BUCKET, succeeded=99)], [CAUSE])
+    assert await store.add_statistics(moved(1), [BUCKET], [])
+    assert not await store.add_statistics(moved(1), [replace(BUCKET, succeeded=99)], [CAUSE])
+    assert not await store.add_statistics(moved(3), [replace(BUCKET, succeeded=99)], [CAUSE])
     assert await read_bucket(store) == [BUCKET]
-    assert await store.statistics.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == []
+    assert await store.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == []
 
 
 async def test_of_several_supervisors_one_makes_a_step(store: Store) -> None:
-    assert await store.statistics.add_statistics(moved(1), [], [])
+    assert await store.add_statistics(moved(1), [], [])
     buckets = [replace(BUCKET, succeeded=n) for n in range(5)]
-    made = await asyncio.gather(
-        *(store.statistics.add_statistics(moved(2), [bucket], []) for bucket in buckets)
-    )
+    made = await asyncio.gather(*(store.add_statistics(moved(2), [bucket], []) for bucket in buckets))
     assert sum(made) == 1
     assert await read_bucket(store) == [buckets[made.index(True)]]
 
@@ -175,7 +167,7 @@ async def test_a_series_is_read_by_name_and_time(store: Store) -> None:
         for n in range(3)
         for version in ("1", "2")
     ]
-    await store.statistics.add_statistics(moved(1), [*buckets, replace(BUCKET, span=BucketSpan.DAY)], [])
+    await store.add_statistics(moved(1), [*buckets, replace(BUCKET, span=BucketSpan.DAY)], [])
     which = SeriesQuery(
         span=BucketSpan.HOUR,
         kind=SeriesKind.JOB_TYPE,
@@ -183,52 +175,49 @@ async def test_a_series_is_read_by_name_and_time(store: Store) -> None:
         since=hour + timedelta(hours=1),
         until=hour + timedelta(hours=2),
     )
-    assert await store.statistics.series(which) == buckets[2:4]
-    assert await store.statistics.series(replace(which, names=("a", "b"), until=None)) == [
-        *buckets[2:6],
-        *buckets[8:12],
-    ]
-    assert await store.statistics.series(replace(which, kind=SeriesKind.SCHEDULE)) == []
-    assert await store.statistics.series_names() == [(SeriesKind.JOB_TYPE, BUCKET.name)]
+    assert await store.series(which) == buckets[2:4]
+    assert await store.series(replace(which, names=("a", "b"), until=None)) == [*buckets[2:6], *buckets[8:12]]
+    assert await store.series(replace(which, kind=SeriesKind.SCHEDULE)) == []
+    assert await store.series_names() == [(SeriesKind.JOB_TYPE, BUCKET.name)]
 
 
 async def test_old_buckets_are_deleted_by_their_length(store: Store) -> None:
     old = replace(BUCKET, starts_at=BUCKET.starts_at - timedelta(hours=1))
     old_cause = replace(CAUSE, starts_at=old.starts_at)
     day = replace(old, span=BucketSpan.DAY)
-    await store.statistics.add_statistics(moved(1), [BUCKET, old, day], [CAUSE, old_cause])
-    await store.statistics.drop_statistics(BucketSpan.HOUR, BUCKET.starts_at)
+    await store.add_statistics(moved(1), [BUCKET, old, day], [CAUSE, old_cause])
+    await store.drop_statistics(BucketSpan.HOUR, BUCKET.starts_at)
     long_ago = after(-10 * 86400)
     hours = SeriesQuery(span=BucketSpan.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=long_ago)
-    assert await store.statistics.series(hours) == [BUCKET]
-    assert await store.statistics.series(replace(hours, span=BucketSpan.DAY)) == [day]
-    assert await store.statistics.causes(BucketSpan.HOUR, ["flights.load"], long_ago) == [CAUSE]
+    assert await store.series(hours) == [BUCKET]
+    assert await store.series(replace(hours, span=BucketSpan.DAY)) == [day]
+    assert await store.causes(BucketSpan.HOUR, ["flights.load"], long_ago) == [CAUSE]
 
 
 async def test_deploys_come_back_the_newest_first(store: Store) -> None:
     before = replace(DEPLOY, first_seen_at=after(-600), code_version="1.4.1\x00")
     mail = replace(DEPLOY, job_type="mail.send", first_seen_at=after(-60))
-    await store.statistics.put_deploys([before, DEPLOY, mail])
-    assert await store.statistics.deploys(after(-3600)) == [DEPLOY, mail, before]
-    assert await store.statistics.deploys(after(-3600), ["flights.load"]) == [DEPLOY, before]
-    assert await store.statistics.deploys(after(-100)) == [DEPLOY, mail]
-    assert await store.statistics.deploys(after(-3600), limit=1) == [DEPLOY]
+    await store.put_deploys([before, DEPLOY, mail])
+    assert await store.deploys(after(-3600)) == [DEPLOY, mail, before]
+    assert await store.deploys(after(-3600), ["flights.load"]) == [DEPLOY, before]
+    assert await store.deploys(after(-100)) == [DEPLOY, mail]
+    assert await store.deploys(after(-3600), limit=1) == [DEPLOY]
 
 
 async def test_a_deploy_that_is_seen_again_stays_one(store: Store) -> None:
-    await store.statistics.put_deploys([DEPLOY])
-    await store.statistics.put_deploys([replace(DEPLOY, last_seen_at=after(600), schema_hash="other")])
-    await store.statistics.put_deploys([replace(DEPLOY, last_seen_at=after(30))])
-    assert await store.statistics.deploys(NOON) == [replace(DEPLOY, last_seen_at=after(600))]
+    await store.put_deploys([DEPLOY])
+    await store.put_deploys([replace(DEPLOY, last_seen_at=after(600), schema_hash="other")])
+    await store.put_deploys([replace(DEPLOY, last_seen_at=after(30))])
+    assert await store.deploys(NOON) == [replace(DEPLOY, last_seen_at=after(600))]
 
 
 async def test_versions_of_agents_are_remembered(store: Store) -> None:
     first = AgentVersion(agent_id="a1", since=NOON, code_version="1.4.1")
     second = replace(first, since=after(60), code_version="1.4.2")
     other = replace(first, agent_id="b2")
-    await store.statistics.put_agent_versions([second, first, other])
-    await store.statistics.put_agent_versions([replace(first, code_version="later")])
-    assert await store.statistics.agent_versions(["a1", "c3"]) == [first, second]
+    await store.put_agent_versions([second, first, other])
+    await store.put_agent_versions([replace(first, code_version="later")])
+    assert await store.agent_versions(["a1", "c3"]) == [first, second]
 
 
 async def test_old_deploys_and_versions_are_deleted(store: Store) -> None:
@@ -236,9 +225,9 @@ async def test_old_deploys_and_versions_are_deleted(store: Store) -> None:
     live_before = AgentVersion(agent_id="live", since=NOON, code_version="1")
     live_now = replace(live_before, since=after(10))
     gone = replace(live_before, agent_id="gone")
-    await store.statistics.put_agent_versions([live_before, live_now, gone])
+    await store.put_agent_versions([live_before, live_now, gone])
     newer = replace(DEPLOY, code_version="2", last_seen_at=after(120))
-    await store.statistics.put_deploys([DEPLOY, newer])
-    await store.statistics.drop_deploys(after(100))
-    assert await store.statistics.deploys(NOON) == [newer]
-    assert await store.statistics.agent_versions(["live", "gone"]) == [live_now]
+    await store.put_deploys([DEPLOY, newer])
+    await store.drop_deploys(after(100))
+    assert await store.deploys(NOON) == [newer]
+    assert await store.agent_versions(["live", "gone"]) == [live_now]

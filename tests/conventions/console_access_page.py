@@ -33,7 +33,7 @@ All pages, and the reads of the API below `/api/v1`, need the role viewer, but f
 """
 
 
-def access_page() -> str:
+def page_text() -> str:
     """The whole page as Markdown."""
     return "\n".join([_HEAD, *_actions(), _PAGES, *_pages()]).rstrip() + "\n"
 
@@ -56,4 +56,4 @@ def _pages() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(access_page(), encoding="utf-8")
+    PAGE.write_text(page_text(), encoding="utf-8")

@@ -51,7 +51,7 @@ _GROUPS: tuple[tuple[str, tuple[type[ServiceSettings], ...]], ...] = (
 )
 
 
-def settings_page() -> str:
+def page_text() -> str:
     """The whole page as Markdown."""
     return "\n".join(_lines()).rstrip() + "\n"
 
@@ -79,11 +79,9 @@ def _table(found: list[tuple[str, str, str]]) -> Iterator[str]:
 
 def _settings_of(kind: type[ServiceSettings]) -> Iterator[tuple[str, str, str]]:
     """Name, default and meaning of each setting that the class itself declares."""
-    (body,) = (
-        node.body
-        for node in ast.parse(dedent(inspect.getsource(kind))).body
-        if isinstance(node, ast.ClassDef)
-    )
+    (declared,) = ast.parse(dedent(inspect.getsource(kind))).body
+    assert isinstance(declared, ast.ClassDef)
+    body = declared.body
     for node, following in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
@@ -91,29 +89,22 @@ def _settings_of(kind: type[ServiceSettings]) -> Iterator[tuple[str, str, str]]:
             continue
         field = kind.model_fields[name]
         default = field.get_default(call_default_factory=True)
-        yield name, _default_text(default), _meaning(name, following) + _choices(field.annotation)
+        shown = "none" if default in (None, (), {}) else f"`{_value_text(default)}`"
+        yield name, shown, _meaning(name, following) + _choices(field.annotation)
 
 
 def _meaning(name: str, node: ast.stmt | None) -> str:
-    if (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    ):
-        return " ".join(node.value.value.split())
-    raise ValueError(f"expected a docstring below the setting {name}, got none: say what it means")
+    match node:
+        case ast.Expr(value=ast.Constant(value=str(text))):
+            return " ".join(text.split())
+        case _:
+            raise ValueError(f"expected a docstring below the setting {name}, got none: say what it means")
 
 
 def _choices(annotation: Any) -> str:
     kinds = [annotation, *get_args(annotation)]
     values = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     return f" One of {', '.join(f'`{value}`' for value in values)}." if values else ""
-
-
-def _default_text(value: Any) -> str:
-    if value in (None, (), {}):
-        return "none"
-    return f"`{_value_text(value)}`"
 
 
 def _value_text(value: Any) -> str:
@@ -138,4 +129,4 @@ def _span(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(settings_page(), encoding="utf-8")
+    PAGE.write_text(page_text(), encoding="utf-8")

@@ -1,8 +1,12 @@
-"""Names, prose and weight keep to CONTRIBUTING.md."""
+"""Names, prose and weight keep to CONTRIBUTING.md; images and the compose file fit together.
+
+`infra/compose-check` plays a job through the images.
+"""
 
 import ast
 import re
 from collections import Counter
+from typing import Final
 
 import pytest
 from tests.conventions.packages import BUDGETS, packages_of
@@ -18,7 +22,44 @@ from tests.conventions.sources import (
     tree,
     words,
 )
-from tests.conventions.vocabulary import NAMES, PROSE
+
+NAMES: Final = frozenset(
+    """
+    anew ask asked asking asks astray become becoming beginnings deaf desk ear ears farewell fate
+    fell felled happening happenings hear heard hearing kept letter letters rehearsal rung rungs
+    said say says seizure strayed tell telling tells tidings told unheard unsaid whoever wish wishes
+    wished
+    """.split()  # noqa: SIM905 - a list of words is read as words
+)
+"""Words that are no part of a module's, class's, function's or variable's name."""
+
+
+def _whole(words: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
+
+
+PROSE: Final = {
+    "anew": _whole("anew"),
+    "ask": _whole("ask|asks|asked|asking"),
+    "astray": _whole("astray|strayed"),
+    "clause as subject": re.compile(
+        r"(?:^|(?<=[.:;] )|(?<=\"\"\"))(?:What|Whoever|Whether) [a-z](?![^.\n]*\?)", re.MULTILINE
+    ),
+    "become of": _whole("becomes? of|became of"),
+    "deaf": _whole("deaf"),
+    "felled": _whole("felled"),
+    "for ever": _whole("for ever"),
+    "hear": _whole("hear|hears|heard"),
+    "letter": re.compile(r"(?<!dead )(?<!dead-)(?<!dead_)\bletters?\b", re.IGNORECASE),
+    "no more": _whole("no more"),
+    "rung": _whole("rungs?"),
+    "tell": _whole("tell|tells|told"),
+    "tidings": _whole("tidings"),
+    "whoever": _whole("whoever"),
+    "wish": _whole("wish|wishes|wished"),
+}
+"""Words and phrases that comments, docstrings, messages and pages do without, by a name for each."""
+
 
 PACKAGES_IN_IMAGES = {"agent": 31, "scheduler": 48, "supervisor": 52, "console": 55}
 
@@ -66,3 +107,12 @@ def test_a_wheel_brings_few_packages_of_others(wheel: str) -> None:
     assert len(found) <= BUDGETS[wheel], (
         f"expected at most {BUDGETS[wheel]}, got {len(found)}: {sorted(found)}"
     )
+
+
+def test_agents_store_their_identities_in_a_folder_of_the_user_that_a_volume_holds() -> None:
+    image = (ROOT / "infra/images/Dockerfile").read_text(encoding="utf-8")
+    (folder,) = re.findall(r"WARRENER_AGENT_FOLDER=(/\S+)", image)
+    as_root, _ = image.split("\nUSER warrener\n")
+    assert f"install --directory --owner warrener --group warrener {folder}\n" in as_root
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert f'- "agents:{folder}"\n' in compose

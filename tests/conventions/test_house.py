@@ -3,12 +3,14 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.conventions import allowed
-from tests.conventions.protocols import protocols_of_one
-from tests.conventions.sources import PACKAGES, ROOT, modules, tree
+from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, tree
 from tools.house import (
     Wheel,
     arrows_up,
@@ -20,6 +22,76 @@ from tools.house import (
     single_importer_modules,
     wheels,
 )
+
+
+class _Class(NamedTuple):
+    bases: set[str]
+    members: set[str]
+    shipped: bool
+
+
+def protocols_of_one() -> list[str]:
+    """Find the protocols that have one shipped implementation and no double in the tests.
+
+    One without a shipped implementation is the shape of an object of others, one of `__call__` alone the
+    type of a function.
+    """
+    protocols = [name for name, one in _classes().items() if one.shipped and "Protocol" in one.bases]
+    return [name for name in protocols if _implementations(_members(name)) == [True]]
+
+
+def _implementations(wanted: set[str]) -> list[bool]:
+    """For each class with these members, True if it is shipped."""
+    return [
+        one.shipped
+        for name, one in _classes().items()
+        if "Protocol" not in one.bases and wanted != {"__call__"} and wanted <= _members(name)
+    ]
+
+
+@cache
+def _members(name: str) -> set[str]:
+    one = _classes().get(name)
+    if one is None:
+        return set()
+    return one.members.union(*(_members(base) for base in one.bases if base != name))
+
+
+@cache
+def _classes() -> dict[str, _Class]:
+    """Read every class; one of the packages before one of the tests, where two have one name."""
+    found: dict[str, _Class] = {}
+    for folders in (PACKAGES, TESTS):
+        for path in modules(folders):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.ClassDef):
+                    bases = {_base(base) for base in node.bases}
+                    found.setdefault(node.name, _Class(bases, {*_named(node)}, folders is PACKAGES))
+    return found
+
+
+def _base(node: ast.expr) -> str:
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _named(node: ast.ClassDef) -> Iterator[str]:
+    for one in node.body:
+        match one:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+                yield from (_assigned(one) if name == "__init__" else ())
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+            case _:
+                pass
+
+
+def _assigned(init: ast.AST) -> Iterator[str]:
+    for node in ast.walk(init):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
 
 SIZES = tomllib.loads((ROOT / "tests" / "conventions" / "size.toml").read_text(encoding="utf-8"))
 MAX_ROOM = 80

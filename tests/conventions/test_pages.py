@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from pydantic import ByteSize, TypeAdapter
+from tests.conventions import console_access_page, settings_page
 from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, pages, tree
 from typer.main import get_command
 
@@ -35,11 +36,12 @@ FIRST = [
     *(ROOT / "docs" / name for name in ("glossary.md", "explanation/architecture.md")),
     *sorted(ROOT.glob("*/*/README.md")),
 ]
-SETTINGS = {
-    f"WARRENER_{name.upper()}"
+FIELDS = {
+    f"WARRENER_{name.upper()}": field
     for kind in (AgentSettings, SchedulerSettings, SupervisorSettings, CommandSettings, ConsoleSettings)
-    for name in kind.model_fields
+    for name, field in kind.model_fields.items()
 }
+"""The settings by their variables."""
 SPAN = re.compile(r"`([^`\n]+)`")
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -60,8 +62,9 @@ def spans(page: Path) -> list[str]:
     return SPAN.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
 
 
-def blocks(page: Path) -> list[str]:
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
+def blocks(page: Path, language: str = r"\w*") -> list[str]:
+    block = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return block.findall(page.read_text(encoding="utf-8"))
 
 
 @cache
@@ -117,10 +120,15 @@ def unknown_words(words: list[str]) -> list[str]:
     return unknown
 
 
+@pytest.mark.parametrize("made", [settings_page, console_access_page], ids=lambda made: made.PAGE.stem)
+def test_a_generated_page_is_up_to_date(made: Any) -> None:
+    assert made.PAGE.read_text("utf-8") == made.page_text(), f"run `python -m {made.__name__}`"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_a_page_names_settings_that_exist(page: Path) -> None:
     named = set(re.findall(r"\bWARRENER_[A-Z_]*[A-Z]\b", page.read_text(encoding="utf-8")))
-    unknown = sorted(name for name in named - SETTINGS if f'"{name}"' not in sources())
+    unknown = sorted(name for name in named - FIELDS.keys() if f'"{name}"' not in sources())
     assert not unknown, f"expected settings of a service, got {unknown}"
 
 
@@ -161,16 +169,11 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def blocks_of(page: Path, language: str) -> list[str]:
-    pattern = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
-    return pattern.findall(page.read_text(encoding="utf-8"))
-
-
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_the_data_of_a_page_can_be_read(page: Path) -> None:
-    for block in blocks_of(page, "toml"):
+    for block in blocks(page, "toml"):
         assert tomllib.loads(block)
-    for block in blocks_of(page, "json"):
+    for block in blocks(page, "json"):
         rest = block.strip()
         while rest:  # one value or several
             _, end = json.JSONDecoder().raw_decode(rest)
@@ -201,8 +204,7 @@ def test_examples_of_a_help_text_are_commands_of_one_line(module: Path) -> None:
 
 DEFAULTS = {
     name: field.default
-    for kind in (AgentSettings, SchedulerSettings, SupervisorSettings, CommandSettings, ConsoleSettings)
-    for name, field in kind.model_fields.items()
+    for name, field in FIELDS.items()
     if isinstance(field.default, int | float | timedelta)
 }
 STATED = re.compile(r"\d+(?:\.\d+)? ?(?:[KMG]iB|s|m|min|h|d)?")
@@ -217,7 +219,7 @@ def stated_defaults(page: Path) -> Iterator[tuple[str, str]]:
         if "default" not in header:
             continue
         for row in rows:
-            names = re.findall(r"`WARRENER_(\w+)`", row[0])
+            names = re.findall(r"`(WARRENER_\w+)`", row[0])
             values = STATED.findall(row[header.index("default")]) if names else []
             yield from zip(names, values, strict=False)
 
@@ -236,15 +238,15 @@ def read_stated(text: str) -> float:
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_a_table_states_the_defaults_of_the_settings(page: Path) -> None:
     wrong = [
-        f"{name}: {stated}, not {DEFAULTS[name.lower()]}"
+        f"{name}: {stated}, not {DEFAULTS[name]}"
         for name, stated in stated_defaults(page)
-        if name.lower() in DEFAULTS and read_stated(stated) != as_number(DEFAULTS[name.lower()])
+        if name in DEFAULTS and read_stated(stated) != as_number(DEFAULTS[name])
     ]
     assert not wrong, f"expected the defaults of the code, got {wrong}"
 
 
 def test_defaults_are_compared() -> None:
-    assert len([name for page in PAGES for name, _ in stated_defaults(page) if name.lower() in DEFAULTS]) > 20
+    assert len([name for page in PAGES for name, _ in stated_defaults(page) if name in DEFAULTS]) > 20
 
 
 def test_a_command_that_does_not_exist_is_found() -> None:

@@ -51,7 +51,7 @@ class _Strike:
 
 
 @dataclass(eq=False)
-class _Link:
+class Link:
     """One connection, both ways."""
 
     client: socket.socket
@@ -90,7 +90,7 @@ class _Link:
         return None
 
 
-class PostgresProxy:
+class ThreadedProxy:
     """Stands between clients and a server on this host, in threads of its own. Connections without TLS."""
 
     def __init__(self, target_port: int) -> None:
@@ -98,15 +98,85 @@ class PostgresProxy:
         """Where new connections go; those that there are stay where they are."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
-        self._strikes: list[_Strike] = []
-        self._links: list[_Link] = []
+        self._links: list[Link] = []
         self._changed = threading.Condition()
         self._refusing = self._closed = False
-        self.struck: list[str] = []
-        """The statements at which connections were struck, in order."""
         threading.Thread(target=self._accept, daemon=True).start()
 
-    # -- faults --------------------------------------------------------------------------------------------
+    def silence(self) -> None:
+        """Every connection that there is stays open and carries nothing; new ones work."""
+        with self._changed:
+            for link in self._links:
+                link.silence()
+
+    def reset(self) -> None:
+        """Both sides see every connection broken; new ones work."""
+        with self._changed:
+            links, self._links = self._links, []
+        for link in links:
+            link.reset()
+
+    def close(self) -> None:
+        """End every connection, and take no new one."""
+        with self._changed:
+            self._closed = True
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self.reset()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                try:
+                    server = socket.create_connection(("127.0.0.1", self.target_port))
+                except OSError:
+                    client.close()
+                    continue
+                for end in (client, server):
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                link = Link(client, server)
+                with self._changed:
+                    if self._refusing:
+                        link.silence()
+                    self._links.append(link)
+                    closed = self._closed
+                if closed:  # it was accepted while `close` reset the others
+                    link.reset()
+                    return
+                threading.Thread(target=self._up, args=(link,), daemon=True).start()
+                threading.Thread(target=self._down, args=(link,), daemon=True).start()
+
+    def _down(self, link: Link) -> None:
+        with suppress(OSError):
+            while data := link.server.recv(65536):
+                if link.carries_down:
+                    link.client.sendall(data)
+        self._end(link, link.client)
+
+    def _up(self, link: Link) -> None:
+        with suppress(OSError):
+            while data := link.client.recv(65536):
+                if link.carries_up:
+                    link.server.sendall(data)
+        self._end(link, link.server)
+
+    def _end(self, link: Link, other: socket.socket) -> None:
+        """One side has closed: so does the other, unless the connection is silent."""
+        if link.carries_up and link.carries_down:
+            with suppress(OSError):
+                other.shutdown(socket.SHUT_WR)
+
+
+class PostgresProxy(ThreadedProxy):
+    """Breaks connections at a statement."""
+
+    def __init__(self, target_port: int) -> None:
+        self._strikes: list[_Strike] = []
+        self.struck: list[str] = []
+        """The statements at which connections were struck, in order."""
+        super().__init__(target_port)
 
     def strike(
         self, statement: str = COMMIT, when: When = When.BEFORE, how: How = How.SILENT, *, times: int = 1
@@ -120,24 +190,11 @@ class PostgresProxy:
         with self._changed:
             return self._changed.wait_for(lambda: len(self.struck) >= times, within)
 
-    def silence(self) -> None:
-        """Every connection that there is stays open and carries nothing; new ones work."""
-        with self._changed:
-            for link in self._links:
-                link.silence()
-
     def blackhole(self) -> None:
         """As `silence`, and new connections are accepted and get no answer either, until `heal`."""
         with self._changed:
             self._refusing = True
             self.silence()
-
-    def reset(self) -> None:
-        """Both sides see every connection broken; new ones work."""
-        with self._changed:
-            links, self._links = self._links, []
-        for link in links:
-            link.reset()
 
     def heal(self) -> None:
         """No strike is open any more and new connections work. Silent ones are reset."""
@@ -149,60 +206,13 @@ class PostgresProxy:
         for link in silent:
             link.reset()
 
-    def close(self) -> None:
-        """End every connection, and take no new one."""
-        with self._changed:
-            self._closed = True
-        with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self.reset()
-
-    # -- the connections -----------------------------------------------------------------------------------
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._server.accept()
-                try:
-                    server = socket.create_connection(("127.0.0.1", self.target_port))
-                except OSError:
-                    client.close()
-                    continue
-                for end in (client, server):
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                link = _Link(client, server)
-                with self._changed:
-                    if self._refusing:
-                        link.silence()
-                    self._links.append(link)
-                    closed = self._closed
-                if closed:  # it was accepted while `close` reset the others
-                    link.reset()
-                    return
-                threading.Thread(target=self._up, args=(link,), daemon=True).start()
-                threading.Thread(target=self._down, args=(link,), daemon=True).start()
-
-    def _down(self, link: _Link) -> None:
-        with suppress(OSError):
-            while data := link.server.recv(65536):
-                if link.carries_down:
-                    link.client.sendall(data)
-        self._end(link, link.client)
-
-    def _up(self, link: _Link) -> None:
+    def _up(self, link: Link) -> None:
         with suppress(OSError, struct.error):
             for messages in _messages(link.client):
                 self._pass_on(link, messages)
         self._end(link, link.server)
 
-    def _end(self, link: _Link, other: socket.socket) -> None:
-        """One side has closed: so does the other, unless the connection is silent."""
-        if link.carries_up and link.carries_down:
-            with suppress(OSError):
-                other.shutdown(socket.SHUT_WR)
-
-    def _pass_on(self, link: _Link, messages: list[tuple[bytes, bytes]]) -> None:
+    def _pass_on(self, link: Link, messages: list[tuple[bytes, bytes]]) -> None:
         """What has arrived in one piece leaves in one piece, as far as it leaves."""
         strike = None
         for kind, whole in messages:
@@ -228,7 +238,7 @@ class PostgresProxy:
                     return strike
         return None
 
-    def _carry_out(self, link: _Link, strike: _Strike) -> None:
+    def _carry_out(self, link: Link, strike: _Strike) -> None:
         if strike.how is How.SILENT:
             link.silence()
         elif strike.when is When.BEFORE:
@@ -239,7 +249,7 @@ class PostgresProxy:
             self._changed.notify_all()
 
 
-def _reset_when_idle(link: _Link) -> None:
+def _reset_when_idle(link: Link) -> None:
     """The answer is dropped by `_down`; closing our side lets the server finish what it has got."""
     with suppress(OSError):
         link.server.shutdown(socket.SHUT_WR)

@@ -14,7 +14,7 @@ class TcpProxy:
         """`target_port`: or what chooses one for each new connection."""
         self._target_port = target_port
         self._server: asyncio.Server | None = None
-        self._pipes: list[_Pipe] = []
+        self._pipes: list[Pipe] = []
         self.port = 0
         self.delay = 0.0
         """Seconds by which each piece of data is held up on its way, in both directions."""
@@ -51,12 +51,15 @@ class TcpProxy:
         except OSError:
             writer.transport.abort()
             return
-        pipe = _Pipe(self, writer, up_writer)
+        pipe = Pipe(self, writer, up_writer)
         self._pipes.append(pipe)
-        await asyncio.gather(pipe.pump(reader, up_writer), pipe.pump(up_reader, writer))
+        await asyncio.gather(self._up(pipe, reader, up_writer), pipe.pump(up_reader, writer))
+
+    async def _up(self, pipe: "Pipe", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await pipe.pump(reader, writer)
 
 
-class _Pipe:
+class Pipe:
     """One connection, both ways."""
 
     def __init__(self, proxy: TcpProxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:

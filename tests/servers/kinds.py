@@ -1,5 +1,7 @@
 """What tests may do with a server, wherever it runs: a private process or a container."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -43,8 +45,9 @@ class PostgresServer(Server, Protocol):
     def drop_database(self, name: str) -> None: ...
 
 
-class Servers(Protocol):
-    """Makes servers, not yet started; ServerMissing where this machine cannot have them."""
+@dataclass(frozen=True)
+class Servers:
+    """Make servers in a folder, not yet started; ServerMissing where this machine cannot have them."""
 
-    def rabbitmq(self, folder: Path) -> RabbitMQServer: ...
-    def postgres(self, folder: Path) -> PostgresServer: ...
+    rabbitmq: Callable[[Path], RabbitMQServer]
+    postgres: Callable[[Path], PostgresServer]

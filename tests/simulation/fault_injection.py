@@ -17,21 +17,9 @@ _CONSUMED = (
 async def inject_faults(world: World, seconds: float) -> None:
     """One fault after the other until `seconds` of virtual time have passed."""
     end = world.clock.monotonic() + seconds
-    faults: tuple[Callable[[World], None], ...] = (
-        _kill,
-        _kill,
-        _kill,
-        _drain,
-        _cut,
-        _outage,
-        _lose_confirms,
-        _duplicate,
-        _cancel_consumers,
-        _set_clock,
-    )
     while world.clock.monotonic() < end:
         await world.clock.sleep(world.dice.choice((0.05, 0.5, 2.0, 6.0)))
-        world.dice.choice(faults)(world)
+        world.dice.choice(_FAULTS)(world)
         if not world.broker.running.is_set():
             await world.clock.sleep(world.dice.choice((0.5, 5.0, 40.0)))
             world.broker.start()
@@ -44,32 +32,19 @@ def _kill(world: World) -> None:
     process.life.die_at(world.dice.randint(0, 12), effect_first=world.dice.random() < 0.5)
 
 
-def _drain(world: World) -> None:
-    """A process is told to end, finishes what runs, and is started again."""
-    world.dice.choice(world.processes).drain_requested.set()
-
-
-def _cut(world: World) -> None:
-    world.broker.drop_connections()
-
-
-def _outage(world: World) -> None:
-    world.broker.stop()
-
-
-def _lose_confirms(world: World) -> None:
-    world.broker.lose_confirms(world.dice.randint(1, 5))
-
-
-def _duplicate(world: World) -> None:
-    world.broker.duplicate(world.dice.randint(1, 5))
-
-
 def _set_clock(world: World) -> None:
     """Somebody sets the wall clock of a host."""
     world.dice.choice(world.processes).clock.wrong = world.dice.choice((0.0, 10.0, -10.0, 60.0, -60.0))
 
 
-def _cancel_consumers(world: World) -> None:
-    """The broker cancels the consumers of a queue, as when its leader moves."""
-    world.broker.cancel_consumers(world.dice.choice(_CONSUMED).name)
+_FAULTS: tuple[Callable[[World], None], ...] = (
+    *(_kill, _kill, _kill),
+    lambda world: world.dice.choice(world.processes).drain_requested.set(),
+    lambda world: world.broker.drop_connections(),
+    lambda world: world.broker.stop(),
+    lambda world: world.broker.lose_confirms(world.dice.randint(1, 5)),
+    lambda world: world.broker.duplicate(world.dice.randint(1, 5)),
+    # As when the leader of a queue moves.
+    lambda world: world.broker.cancel_consumers(world.dice.choice(_CONSUMED).name),
+    _set_clock,
+)

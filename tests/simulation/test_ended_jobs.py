@@ -68,9 +68,7 @@ async def test_hosts_with_ledgers_of_their_own_wait_for_the_verdict_on_a_job_tha
 async def test_hosts_with_ledgers_of_their_own_start_no_attempt_that_was_judged_lost(seed: int) -> None:
     """An agent that nobody hears runs the first attempt, another one the second, and the broker gives the
     first one to a third agent."""
-    world = World(seed, agents=3, rests=(1000.0,), separate_ledgers=True)
-    world.early_ack = 900.0
-    async with world:
+    async with World(seed, agents=3, rests=(1000.0,), separate_ledgers=True, early_ack=900.0) as world:
         job_id = uuid4()
         await world.publish(slow_request(job_id, 100.0))
         await world.clock.run_until(partial(runs_attempt, world, job_id, 1), within=30)

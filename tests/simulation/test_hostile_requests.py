@@ -1,16 +1,72 @@
-"""Batches full of bad requests, below every limit, hold up nobody: good requests behind them go first."""
+"""Requests under strain: bad ones hold up nobody, and what a starved machine has confirmed is accepted."""
 
 import json
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from tests.simulation.test_starved_requests import STATEMENT, slowed
+from tests.simulation.checked_store import CheckedStore
 from tests.simulation.workload import request
 from tests.simulation.world import World
 
+from warrener_contracts import topology
 from warrener_contracts.codec import decode
 from warrener_contracts.messages import BATCH_TYPE, Message
-from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE
+from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.publishing import publish_all
+
+REQUESTS = 2207
+STATEMENT = 0.1
+"""Seconds that the store takes for a statement."""
+CUT_EVERY = 10
+"""Seconds between two losses of all connections."""
+PATIENCE = 120
+"""Seconds. One by one, with a note before and after, they took longer than the time between two losses."""
+
+
+def slowed(call: Callable[..., Awaitable[Any]], world: World) -> Callable[..., Awaitable[Any]]:
+    async def slow(*args: Any, **options: Any) -> Any:
+        await world.clock.sleep(STATEMENT)
+        return await call(*args, **options)
+
+    return slow
+
+
+async def return_all(world: World) -> None:
+    """Take all that waits, and lose the connection."""
+    subscription = await world.producer.subscribe(REQUESTS_QUEUE.name, prefetch=2 * REQUESTS)
+    taken = 0
+    async for batch in subscription:
+        taken += len(batch)
+        if taken == REQUESTS:
+            break
+    await subscription.close()
+
+
+async def test_4_requests_that_lost_connections_returned_are_accepted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with World(4, schedulers=1, supervisors=1, agents=1, rests=(5.0,)) as world:
+        await world.clock.advance(10)  # the job types are announced
+        scheduler = world.processes[0]
+        scheduler.life.die_at(0, effect_first=False)
+        await world.clock.advance(2)
+        assert scheduler.deaths == 1
+        requested = [request(world, "quick", number=number) for number in range(REQUESTS)]
+        await publish_all(world.producer, [message for _, message in requested], clock=world.clock)
+        for _ in range(3):
+            await return_all(world)
+        for name in ("insert_jobs", "jobs_by_id", "park", "parked", "forget_parked"):
+            monkeypatch.setattr(world.store, name, slowed(getattr(world.store, name), world))
+        wanted = {job_id for job_id, _ in requested}
+        for _ in range(PATIENCE // CUT_EVERY):
+            await world.clock.advance(CUT_EVERY)
+            world.broker.drop_connections()
+        assert wanted <= world.store.jobs.keys(), "each is accounted for"
+        assert world.broker.ready(REQUESTS_QUEUE.name) == 0
+        assert not await CheckedStore.parked(world.store)
+        assert scheduler.deaths == 1
+
 
 BATCHES, BAD_OBJECTS, GOOD = 10, 1_100, 20
 
@@ -29,7 +85,7 @@ def hostile_batch(number: int) -> Message:
         for place in range(BAD_OBJECTS)
     ]
     body = json.dumps(objects, separators=(",", ":")).encode()
-    return Message(REQUESTS, "no", body, BATCH_TYPE, f"hostile-{number}", "batch", {})
+    return Message(topology.REQUESTS, "no", body, BATCH_TYPE, f"hostile-{number}", "batch", {})
 
 
 async def test_14_good_requests_do_not_wait_behind_batches_of_bad_ones(

@@ -22,19 +22,13 @@ BY_MESSAGE, BY_WATCHDOG = 900.0, 1.0
 
 
 @pytest.mark.parametrize(
-    "early_ack",
-    [
-        pytest.param(BY_MESSAGE, id="its messages come again"),
-        pytest.param(BY_WATCHDOG, id="its silence is noticed"),
-    ],
+    "early_ack", [BY_MESSAGE, BY_WATCHDOG], ids=["its messages come again", "its silence is noticed"]
 )
 @pytest.mark.parametrize("seed", range(8))
 async def test_3_the_jobs_of_a_lost_agent_run_elsewhere_within_ten_seconds(
     seed: int, early_ack: float
 ) -> None:
-    world = World(seed, agents=2, rests=(600.0,))
-    world.early_ack = early_ack
-    async with world:
+    async with World(seed, agents=2, rests=(600.0,), early_ack=early_ack) as world:
         jobs = [uuid4() for _ in range(JOBS)]
         await world.publish(*(slow_request(job_id, 100.0) for job_id in jobs))
         await world.clock.run_until(lambda: all(holder(world, job_id) for job_id in jobs), within=30)
@@ -52,9 +46,7 @@ async def test_3_the_jobs_of_a_lost_agent_run_elsewhere_within_ten_seconds(
 @pytest.mark.parametrize("seed", range(4))
 async def test_12_the_jobs_of_an_agent_without_its_database_run_on_another_one_uncharged(seed: int) -> None:
     """Each host has a database of its own, and the one of the first agent does not answer for minutes."""
-    world = World(seed, agents=2, rests=(600.0,), separate_ledgers=True)
-    world.early_ack = BY_MESSAGE
-    async with world:
+    async with World(seed, agents=2, rests=(600.0,), separate_ledgers=True, early_ack=BY_MESSAGE) as world:
         jobs = [uuid4() for _ in range(JOBS)]
         await world.publish(*(slow_request(job_id, 100.0) for job_id in jobs))
         await world.clock.run_until(lambda: all(runner(world, job_id) for job_id in jobs), within=30)

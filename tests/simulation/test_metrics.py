@@ -18,7 +18,7 @@ from warrener_runtime.bus import Delivery
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import SPANS_DROPPED, STORE_DURATION, declared_metrics
-from warrener_runtime.telemetry.metrics import LabelValues, Metrics
+from warrener_runtime.telemetry.metrics import LabelValues, MetricReading, Metrics
 from warrener_store import migrate, open_store
 
 SERVICES = ("scheduler", "agent", "supervisor")
@@ -42,16 +42,15 @@ class Scene:
     async def request(self, job_type: str, number: int, **fields: Any) -> None:
         await self.world.publish(job_request(UUID(int=number), job_type, **fields))
 
+    def readings(self, kind: str) -> dict[str, MetricReading]:
+        return {one.spec.name: one for one in self.telemetry[kind].metrics.read()}
+
     def numbers(self, kind: str, name: str) -> Mapping[LabelValues, float]:
-        found = [one for one in self.telemetry[kind].metrics.read() if one.spec.name == name]
-        return found[0].numbers if found else {}
+        return self.readings(kind)[f"warrener.{name}"].numbers
 
     def observations(self, kind: str, name: str) -> Mapping[LabelValues, int]:
-        found = [one for one in self.telemetry[kind].metrics.read() if one.spec.name == name]
-        return {labels: value.values for labels, value in found[0].histograms.items()} if found else {}
-
-    def written(self, kind: str) -> set[str]:
-        return {reading.spec.name for reading in self.telemetry[kind].metrics.read()}
+        found = self.readings(kind)[f"warrener.{name}"].histograms
+        return {labels: value.values for labels, value in found.items()}
 
 
 async def play(scene: Scene) -> None:
@@ -90,44 +89,44 @@ async def test_each_service_writes_the_metrics_that_are_declared_for_it(
         readable = job_request(UUID(int=98), "quick", arguments={"number": 4})
         await scene.world.publish(readable, job_request(UNREADABLE, "quick"))
         await play(scene)
-        assert scene.numbers("scheduler", "warrener.parked") == {("rejected",): 1}
+        assert scene.numbers("scheduler", "parked") == {("rejected",): 1}
         for kind in SERVICES:
             declared = {spec.name for spec in declared_metrics() if kind in spec.services}
-            assert scene.written(kind) == declared - OF_DATABASES_AND_COLLECTORS, kind
+            assert scene.readings(kind).keys() == declared - OF_DATABASES_AND_COLLECTORS, kind
 
 
 async def test_metrics_count_what_happened() -> None:
     scene = Scene()
     async with scene.world:
         await play(scene)
-        requested = scene.numbers("scheduler", "warrener.jobs.requested")
+        requested = scene.numbers("scheduler", "jobs.requested")
         assert requested["quick", "duplicate"] == 1
         assert requested["doomed", "accepted"] == 1
         assert requested["", "rejected"] == 1, "a type that nobody announced is no value of the label"
-        finished = scene.numbers("supervisor", "warrener.jobs.finished")
+        finished = scene.numbers("supervisor", "jobs.finished")
         assert finished["quick", "succeeded"] >= 3
         assert finished["doomed", "dead"] == 1
         assert finished["flaky", "succeeded"] == finished["slow", "succeeded"] == 1
-        durations = scene.observations("supervisor", "warrener.job.duration")
+        durations = scene.observations("supervisor", "job.duration")
         assert sum(finished.values()) == sum(durations.values())
-        assert scene.numbers("supervisor", "warrener.dead_letters")["doomed",] == 1
+        assert scene.numbers("supervisor", "dead_letters")["doomed",] == 1
         retried = Counter[str]()
-        for (job_type, _), count in scene.numbers("supervisor", "warrener.attempts.retried").items():
+        for (job_type, _), count in scene.numbers("supervisor", "attempts.retried").items():
             retried[job_type] += int(count)
         assert (retried["flaky"], retried["doomed"], retried["slow"]) == (1, 1, 1)
-        assert scene.numbers("supervisor", "warrener.attempts.lost")["default",] == 1
-        assert scene.numbers("supervisor", "warrener.parked")["not_json",] == 1
-        assert scene.numbers("supervisor", "warrener.agents.alive")["default",] == 1
-        jobs = scene.numbers("supervisor", "warrener.jobs")
+        assert scene.numbers("supervisor", "attempts.lost")["default",] == 1
+        assert scene.numbers("supervisor", "parked")["not_json",] == 1
+        assert scene.numbers("supervisor", "agents.alive")["default",] == 1
+        jobs = scene.numbers("supervisor", "jobs")
         assert jobs["default", "dead"] == 1
         assert jobs["default", "queued"] == jobs["default", "running"] == 0
-        assert scene.numbers("supervisor", "warrener.breaker.state")["job:hanging", "open"] == 1
-        delayed = scene.numbers("supervisor", "warrener.delay.messages")
+        assert scene.numbers("supervisor", "breaker.state")["job:hanging", "open"] == 1
+        delayed = scene.numbers("supervisor", "delay.messages")
         assert delayed.keys() == {(level.name,) for level in topology.DELAY_LEVELS}
-        slots = scene.numbers("agent", "warrener.agent.slots")
+        slots = scene.numbers("agent", "agent.slots")
         assert slots == {("default", "free"): 4, ("default", "used"): 0}
-        assert scene.observations("scheduler", "warrener.job.schedule_lag")["quick",] == 1
-        assert scene.numbers("scheduler", "warrener.ticks")["fired",] >= 10
+        assert scene.observations("scheduler", "job.schedule_lag")["quick",] == 1
+        assert scene.numbers("scheduler", "ticks")["fired",] >= 10
 
 
 async def test_statements_of_the_store_are_timed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.simulation.world import World
 from warrener_contracts import topology
 from warrener_contracts.messages import Message
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.bus.memory import MemoryBroker
 from warrener_runtime.bus.types import PublishResult
 
 JOBS = 3
@@ -21,44 +22,30 @@ HEALING = 5.0
 """Seconds after which heartbeats must arrive again."""
 
 
-def _delete_heartbeats(world: World) -> None:
-    world.broker.delete_exchange(topology.HEARTBEATS)
+FAULTS: dict[str, Callable[[MemoryBroker, str], None]] = {
+    "no heartbeats exchange": lambda broker, _: broker.delete_exchange(topology.HEARTBEATS),
+    "no control exchange": lambda broker, _: broker.delete_exchange(topology.CONTROL),
+    "unbound": lambda broker, queue: broker.unbind(queue, [topology.Binding(topology.HEARTBEATS, "#")]),
+    "no queues": lambda broker, queue: broker.delete_queue(queue),
+}
+"""What happens to the broker, for each supervisor's queue of heartbeats."""
 
 
-def _delete_control(world: World) -> None:
-    world.broker.delete_exchange(topology.CONTROL)
+def _queues(world: World, of: str) -> list[str]:
+    return [name for name in world.broker.queue_names() if name.startswith(f"warrener.{of}.")]
 
 
-def _unbind_supervisors(world: World) -> None:
-    for queue in _queues_of_supervisors(world):
-        world.broker.unbind(queue, [topology.Binding(topology.HEARTBEATS, "#")])
-
-
-def _delete_queues_of_supervisors(world: World) -> None:
-    for queue in _queues_of_supervisors(world):
-        world.broker.delete_queue(queue)
-
-
-def _queues_of_supervisors(world: World) -> list[str]:
-    return [name for name in world.broker.queue_names() if name.startswith("warrener.heartbeats.")]
-
-
-@pytest.mark.parametrize(
-    "fault", [_delete_heartbeats, _delete_control, _unbind_supervisors, _delete_queues_of_supervisors]
-)
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("agents", [1, 2])
-async def test_3_no_healthy_job_is_lost_when_heartbeats_reach_nobody(
-    agents: int, fault: Callable[[World], None]
-) -> None:
-    world = World(1, agents=agents)
-    world.early_ack = 900.0
-    async with world:
+async def test_3_no_healthy_job_is_lost_when_heartbeats_reach_nobody(agents: int, fault: str) -> None:
+    async with World(1, agents=agents, early_ack=900.0) as world:
         jobs = [uuid4() for _ in range(JOBS)]
         await world.publish(*(slow_request(job_id, 100.0) for job_id in jobs))
         await world.clock.run_until(lambda: all(holder(world, job_id) for job_id in jobs), within=30)
         await world.clock.advance(30)  # every supervisor has received heartbeats for longer than a lease
 
-        fault(world)
+        for queue in _queues(world, "heartbeats"):
+            FAULTS[fault](world.broker, queue)
         await world.clock.advance(HEALING)
         seen = {agent.agent_id: agent.last_seen_at for agent in await world.store.agents()}
         await world.clock.advance(HEALING)
@@ -73,9 +60,7 @@ async def test_3_no_healthy_job_is_lost_when_heartbeats_reach_nobody(
 async def test_3_an_agent_whose_heartbeats_are_refused_ends_its_jobs_and_takes_no_others(
     exchange: str,
 ) -> None:
-    world = World(1, agents=1)
-    world.early_ack = 900.0
-    async with world:
+    async with World(1, agents=1, early_ack=900.0) as world:
         running, next_job = uuid4(), uuid4()
         await world.publish(slow_request(running, 100.0))
         await world.clock.run_until(lambda: holder(world, running) is not None, within=30)
@@ -98,12 +83,11 @@ async def test_3_an_agent_whose_heartbeats_are_refused_ends_its_jobs_and_takes_n
 
 
 async def test_9_a_binding_that_only_commands_to_an_agent_would_miss_comes_back() -> None:
-    world = World(1, agents=1)
-    async with world:
+    async with World(1, agents=1) as world:
         job = uuid4()
         await world.publish(slow_request(job, 100.0))
         await world.clock.run_until(lambda: holder(world, job) is not None, within=30)
-        [queue] = [name for name in world.broker.queue_names() if name.startswith("warrener.control.")]
+        [queue] = _queues(world, "control")
         agent_id = queue.removeprefix("warrener.control.").rpartition(".")[0]
         keys = ("all", f"agent.{agent_id}")
         world.broker.unbind(queue, [topology.Binding(topology.CONTROL, key) for key in keys])
@@ -115,8 +99,7 @@ async def test_9_a_binding_that_only_commands_to_an_agent_would_miss_comes_back(
 
 async def test_1_a_job_whose_cancellation_its_agent_missed_does_not_start() -> None:
     """As when a node of a cluster was frozen: the agent receives nothing for a while, on the same queue."""
-    world = World(1, agents=1)
-    async with world:
+    async with World(1, agents=1) as world:
         running, waiting = [uuid4() for _ in range(4)], uuid4()  # they take every slot
         await world.publish(*(slow_request(job_id, 60.0) for job_id in running))
         await world.clock.run_until(lambda: all(holder(world, job_id) for job_id in running), within=30)
@@ -124,7 +107,7 @@ async def test_1_a_job_whose_cancellation_its_agent_missed_does_not_start() -> N
         await world.publish(slow_request(waiting, 1.0))
         await world.clock.run_until(lambda: world.store.jobs[waiting].state is JobState.QUEUED, within=30)
 
-        [queue] = [name for name in world.broker.queue_names() if name.startswith("warrener.control.")]
+        [queue] = _queues(world, "control")
         agent_id = queue.removeprefix("warrener.control.").rpartition(".")[0]
         bindings = topology.control_queue(agent_id, ["default"]).bindings
         world.broker.unbind(queue, bindings)

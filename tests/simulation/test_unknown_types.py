@@ -12,13 +12,7 @@ from tests.simulation.workload import request
 from tests.simulation.world import World
 
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AgentAnnounced,
-    AgentAnnouncedData,
-    JobRequested,
-    JobRequestedData,
-    JobTypeDeclaration,
-)
+from warrener_contracts.events import AgentAnnounced, JobRequested
 from warrener_contracts.identity import job_id_of, schedule_source
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
@@ -53,8 +47,10 @@ async def test_13_requests_of_a_type_that_nobody_had_announced_go_on_without_a_p
         await world.publish(*invented)
         wanted = [request(world, "novel", number=n) for n in range(250)]
         await world.publish(*(message for _, message in wanted))
-        data = JobRequestedData(job_type="novel", arguments={"number": 1})
-        tick = JobRequested(id="12:00", source=schedule_source("hourly"), data=data)
+        wanted_then = {"job_type": "novel", "arguments": {"number": 1}}
+        tick = JobRequested.model_validate(
+            {"id": "12:00", "source": schedule_source("hourly"), "data": wanted_then}
+        )
         await world.publish(build_message(tick))
         await world.clock.advance(600)
         assert not world.store.jobs, "rejected, and parked"
@@ -91,9 +87,9 @@ def start_next_release(world: World) -> None:
 
 
 def announcement() -> AgentAnnounced:
-    declared = JobTypeDeclaration(name="novel", arguments_schema={"type": "object"})
-    data = AgentAnnouncedData(agent_id="gone", queues=("default",), job_types=(declared,))
-    return AgentAnnounced(id="1", source="gone", data=data)
+    declared = {"name": "novel", "arguments_schema": {"type": "object"}}
+    data = {"agent_id": "gone", "queues": ["default"], "job_types": [declared]}
+    return AgentAnnounced.model_validate({"id": "1", "source": "gone", "data": data})
 
 
 def succeeded(world: World, jobs: list[UUID]) -> bool:

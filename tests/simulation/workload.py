@@ -67,7 +67,6 @@ class Workload:
     def __init__(self, world: World) -> None:
         self._world = world
         self.accepted: set[UUID] = set()
-        self.cancelled: set[UUID] = set()
         self.cancelled_roots: set[UUID] = set()
 
     async def publish_requests(self, jobs: int) -> None:
@@ -91,7 +90,6 @@ class Workload:
         if self._world.dice.random() < 0.2:
             await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5, 5.0)))
             await self._world.publish(build_message(self._cancel(job_id)))
-            self.cancelled.add(job_id)
         elif self._world.dice.random() < 0.1:  # before its request, which may never have come by then
             await self._cancel_before()
 
@@ -102,7 +100,6 @@ class Workload:
         await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5)))
         await self._world.publish(build_message(request))
         self.accepted.add(job_id)
-        self.cancelled.add(job_id)
 
     def _request(self) -> JobRequested:
         dice = self._world.dice
@@ -124,16 +121,9 @@ class Workload:
         return JobCancelRequested(id=f"cancel-{job_id}", source="simulation", data=data)
 
     def _poisoned(self, reason: Reason, body: bytes) -> Message:
-        return Message(
-            exchange=topology.REQUESTS,
-            routing_key=_KEYS.get(reason, "poison"),
-            body=body,
-            content_type="application/cloudevents+json",
-            message_id=str(self._world.entropy.new_id()),
-            type="poison",
-            headers={},
-            mandatory=True,
-        )
+        key, message_id = _KEYS.get(reason, "poison"), str(self._world.entropy.new_id())
+        content_type = "application/cloudevents+json"
+        return Message(topology.REQUESTS, key, body, content_type, message_id, "poison", {}, mandatory=True)
 
 
 Fields = Mapping[str, Any]

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Self
 from uuid import UUID
 
+from tests.captured_service import events_in
 from tests.simulation import handlers
 from tests.simulation.checked_store import CheckedStore
 from tests.simulation.crash_injection import ProcessLife, crashable, crashable_bus
@@ -20,12 +21,11 @@ from warrener_agent.identity import new_agent_id
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble as assemble_agent
 from warrener_contracts import topology
-from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptCancel, Event
 from warrener_contracts.messages import Message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
-from warrener_runtime.bus import Bus
+from warrener_runtime.bus import Bus, Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Group
@@ -108,9 +108,11 @@ class World:
         rests: Sequence[float] = (0.1, 1.0, 5.0, 20.0, 70.0),
         telemetry: Mapping[str, Telemetry] | None = None,
         separate_ledgers: bool = False,
+        early_ack: float | None = None,
     ) -> None:
         """`rests`: the seconds that a dead process may take to come back. `telemetry`: by kind of service.
-        `separate_ledgers`: each host has its own, as with SQLite files."""
+        `separate_ledgers`: each host has its own, as with SQLite files. `early_ack`: seconds after which
+        agents acknowledge what still runs; None: one of two by the seed."""
         self.separate_ledgers: dict[HostClock, MemoryLedger] | None = {} if separate_ledgers else None
         self._rests = rests
         self._telemetry = telemetry or {}
@@ -122,7 +124,8 @@ class World:
         self.ledger = MemoryLedger(self.clock)
         self.workshop = handlers.Workshop(self.clock, random.Random(f"handlers of {seed}"))
         self.workshop.ended_at = self._ended_at
-        self.early_ack = self.dice.choice((900.0, 1.0))
+        by_seed = self.dice.choice((900.0, 1.0))
+        self.early_ack = by_seed if early_ack is None else early_ack
         self.handlers = handlers.agent
         """What agents can run that start from now on."""
         self.published: list[Event[Any]] = []
@@ -168,16 +171,11 @@ class World:
         """As a producer: until the broker has confirmed. Needs the clock to move if the broker is away."""
         await publish_all(self.producer, messages, clock=self.clock)
 
-    async def _record_events(self, delivery: Any) -> None:
-        self.published += [
-            found.event
-            for found in decode(delivery.body, delivery.content_type)
-            if isinstance(found, DecodedEvent)
-        ]
+    async def _record_events(self, delivery: Delivery) -> None:
+        self.published += events_in([delivery])
 
-    async def _record_cancels(self, delivery: Any) -> None:
-        for found in decode(delivery.body, delivery.content_type):
-            event = found.event if isinstance(found, DecodedEvent) else None
+    async def _record_cancels(self, delivery: Delivery) -> None:
+        for event in events_in([delivery]):
             if isinstance(event, AttemptCancel) and event.data.attempt is None:
                 self.cancelled_at.setdefault(event.data.job_id, self.clock.now())
 
@@ -236,21 +234,16 @@ class World:
         return self._telemetry.get(kind) or Telemetry.disabled()
 
     def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        telemetry = self._telemetry_of("scheduler")
-        store = crashable(self.store, life)
-        clock = DatabaseClock(self.store.time, local=host)
-        scheduler = assemble_scheduler(bus, store, clock, self.entropy, telemetry, _scheduler_settings())
-        return Group(clock.component(), scheduler)
+        clock, store = DatabaseClock(self.store.time, local=host), crashable(self.store, life)
+        parts = clock, self.entropy, self._telemetry_of("scheduler")
+        return Group(clock.component(), assemble_scheduler(bus, store, *parts, _scheduler_settings()))
 
     def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        telemetry = self._telemetry_of("supervisor")
-        store = crashable(self.store, life)
-        clock = DatabaseClock(self.store.time, local=host)
-        supervisor = assemble_supervisor(bus, store, clock, self.entropy, telemetry, _supervisor_settings())
-        return Group(clock.component(), supervisor)
+        clock, store = DatabaseClock(self.store.time, local=host), crashable(self.store, life)
+        parts = clock, self.entropy, self._telemetry_of("supervisor")
+        return Group(clock.component(), assemble_supervisor(bus, store, *parts, _supervisor_settings()))
 
     def _agent(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        telemetry = self._telemetry_of("agent")
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
         settings = _agent_settings(self.early_ack)
         ledger = self.ledger
@@ -258,10 +251,9 @@ class World:
             ledger = self.separate_ledgers.setdefault(host, MemoryLedger(self.clock))
         ledger = crashable(ledger, life)
         clock = DatabaseClock(self.ledger.time, local=host)
+        parts = clock, self.entropy, self._telemetry_of("agent")
         life.agent_id = new_agent_id(self.entropy)
-        agent = assemble_agent(
-            self.handlers, bus, ledger, clock, self.entropy, telemetry, settings, agent_id=life.agent_id
-        )
+        agent = assemble_agent(self.handlers, bus, ledger, *parts, settings, agent_id=life.agent_id)
         return Group(clock.component(), agent)
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.reader import blocks
-from tests.wheels.conftest import ROOT
-from tests.wheels.wheelhouse import Wheelhouse
+from tests.wheels.conftest import ROOT, Wheelhouse
 
 MAKE, PACKAGES, WHEELS, START, CLIENT = blocks(ROOT / "docs" / "howto" / "install.md", "sh")
 

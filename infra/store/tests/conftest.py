@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from tests.store_access import opened_store
 
-from warrener_store import StateStore, open_store
+from warrener_store import Store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -21,8 +22,6 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncGenerator[StateStore]:
-    opened = open_store(url)
-    await opened.start()
-    yield opened
-    await opened.close()
+async def store(url: str) -> AsyncGenerator[Store]:
+    async with opened_store(url) as opened:
+        yield opened

@@ -97,9 +97,6 @@ INSERTS = {
 }
 
 
-OPEN_BREAKER = breaker_row()
-
-
 async def refused(url: str, statement: str, because: str) -> None:
     with pytest.raises(RULE_BROKEN, match=because):
         await run_sql(url, statement)
@@ -119,7 +116,7 @@ async def test_nor_can_the_rows_beside_it(store: StateStore, url: str, subtests:
     row = running_job()
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
-    await store.put_breaker(OPEN_BREAKER)
+    await store.put_breaker(breaker_row())
     await store.escalations.raise_incidents([raised_incident()])
     for rule, update in OTHER_UPDATES.items():
         with subtests.test(rule=rule):
@@ -160,9 +157,10 @@ def rules_and_indexes() -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in named if found]
 
 
-def test_every_check_of_every_table_is_tried() -> None:
+def test_every_check_of_every_table_is_tried_and_every_rule_of_the_code_is_one() -> None:
     checks = {name for name, definition in rules_and_indexes() if definition.startswith("CHECK")}
     assert checks == {*JOB_UPDATES, *OTHER_UPDATES, *INSERTS}
+    assert set(JOB_RULES) <= set(JOB_UPDATES), "every rule of the code is a check of the database"
 
 
 def test_the_tables_know_all_words_of_the_code_and_no_others(subtests: pytest.Subtests) -> None:
@@ -173,40 +171,32 @@ def test_the_tables_know_all_words_of_the_code_and_no_others(subtests: pytest.Su
             assert set(re.findall(r"'(\w+)'::text", definition)) == set(WORD_LISTS[name])
 
 
-def test_every_rule_of_the_code_is_a_check_of_the_database() -> None:
-    assert set(JOB_RULES) <= set(JOB_UPDATES)
-
-
-async def test_an_id_and_a_key_are_unique(store: StateStore, url: str) -> None:
-    first, second = queued_job(idempotency_key="k"), queued_job()
-    await store.insert_jobs([first, second])
-    await refused(url, f"UPDATE warrener_jobs SET job_id = '{first.job_id}'", "(?i)unique")
-    await refused(url, "UPDATE warrener_jobs SET idempotency_key = 'k'", "(?i)unique")
-
-
-async def test_an_attempt_is_stored_once_and_only_of_a_job(store: StateStore, url: str) -> None:
-    row = running_job()
-    await store.insert_jobs([row])
-    await store.save_jobs([died(row)])
-    again = "INSERT INTO warrener_attempts SELECT * FROM warrener_attempts"
-    await refused(url, again, "(?i)unique")
-    unknown = "job_id = '00000000-0000-0000-0000-000000000001'"
-    await refused(url, f"UPDATE warrener_attempts SET {unknown}", "(?i)foreign key")
-    await refused(url, f"UPDATE warrener_dead_letters SET {unknown}", "(?i)foreign key")
-
-
-async def test_a_parked_message_is_stored_once(url: str) -> None:
-    columns = "parked_id, queue, reason, detail, body, parked_at"
-    row = f"INSERT INTO warrener_parked ({columns}) VALUES ('m1', 'q', 'r', 'd', '', {MOMENT})"
-    await run_sql(url, row)
-    await refused(url, row, "(?i)unique")
-
-
-async def test_a_nominal_time_of_a_schedule_is_stored_once(url: str) -> None:
-    values = f"'s', {MOMENT}, 'skipped', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL"
-    row = f"INSERT INTO warrener_ticks VALUES ({values})"
-    await run_sql(url, row)
-    await refused(url, row, "(?i)unique")
+async def test_ids_keys_and_rows_beside_a_job_are_unique_and_of_a_job_that_there_is(
+    store: StateStore, url: str, subtests: pytest.Subtests
+) -> None:
+    first, second, dead = queued_job(idempotency_key="k"), queued_job(), running_job()
+    await store.insert_jobs([first, second, dead])
+    await store.save_jobs([died(dead)])
+    parked = "warrener_parked (parked_id, queue, reason, detail, body, parked_at) VALUES"
+    tick = f"'s', {MOMENT}, 'skipped', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL"
+    once = (
+        f"INSERT INTO {parked} ('m1', 'q', 'r', 'd', '', {MOMENT})",
+        f"INSERT INTO warrener_ticks VALUES ({tick})",
+    )
+    for insert in once:
+        await run_sql(url, insert)
+    unknown = "SET job_id = '00000000-0000-0000-0000-000000000001'"
+    statements = {
+        f"UPDATE warrener_jobs SET job_id = '{first.job_id}'": "(?i)unique",
+        "UPDATE warrener_jobs SET idempotency_key = 'k'": "(?i)unique",
+        "INSERT INTO warrener_attempts SELECT * FROM warrener_attempts": "(?i)unique",
+        f"UPDATE warrener_attempts {unknown}": "(?i)foreign key",
+        f"UPDATE warrener_dead_letters {unknown}": "(?i)foreign key",
+        **dict.fromkeys(once, "(?i)unique"),
+    }
+    for statement, because in statements.items():
+        with subtests.test(statement):
+            await refused(url, statement, because)
 
 
 async def test_what_every_job_has_cannot_be_missing(

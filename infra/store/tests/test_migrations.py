@@ -1,6 +1,9 @@
-"""The migrations: whole or not at all, well named, and applied once."""
+"""The migrations: whole or not at all, well named, applied once, and never edited once they are released.
+
+Services, commands and `migrate` name tables that carry a revision and have another shape."""
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -9,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from infra.store.tests.raw_sql import dialect_of, run_sql
+from tests.store_access import opened_store
 from tests.store_rows import died, running_job
 
-from warrener_store import StateStore, StoreNotMigrated, StoreRefused, migrate, migrations, open_store
+from warrener_store import StateStore, StoreNotMigrated, StoreRefused, migrate, migrations
 from warrener_store.migrations import HISTORY, NEEDED, VERSION_TABLE, read_steps
 from warrener_store.migrations.migrator import UnknownRevision
+from warrener_store.statements import statement
 
 
 async def revision(url: str) -> list[str]:
@@ -49,11 +54,8 @@ async def set_revision(url: str, revision: str) -> None:
 
 
 async def start(url: str) -> None:
-    store = open_store(url)
-    try:
-        await store.start()
-    finally:
-        await store.close()
+    async with opened_store(url):
+        pass
 
 
 @pytest.mark.parametrize("to", ["9999", "base"])
@@ -131,12 +133,10 @@ async def test_sqlite_can_replace_a_table_that_others_refer_to(
     sqlite_store_url: str, later_steps: Path
 ) -> None:
     """ALTER TABLE changes no rule there."""
-    store = open_store(sqlite_store_url)
-    await store.start()
     row = running_job()
-    await store.insert_jobs([row])
-    await store.save_jobs([died(row)])
-    await store.close()
+    async with opened_store(sqlite_store_url) as store:
+        await store.insert_jobs([row])
+        await store.save_jobs([died(row)])
     script = """
         CREATE TABLE warrener_other AS SELECT * FROM warrener_jobs;
         DROP TABLE warrener_jobs;
@@ -168,3 +168,79 @@ def test_the_command_migrates_and_reports_errors(tmp_path: Path) -> None:
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "expected a store url" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+SCHEMAS = Path(str(HISTORY)) / "schemas"
+STEPS = list(read_steps("sqlite"))
+FREEZE = "WARRENER_TEST_FREEZE"
+"""Set: the schema of a step that has none on file is written. One that is there is never written again."""
+
+RULES_AND_INDEXES = {
+    "postgres": """
+        SELECT 'rule ' || conrelid::regclass || '.' || conname || ' ' || pg_get_constraintdef(oid)
+        FROM pg_constraint
+        WHERE contype IN ('c', 'f', 'p', 'u') AND conrelid::regclass::text LIKE 'warrener%'
+        UNION ALL
+        SELECT 'index ' || tablename || '.' || indexname || ' ' || replace(indexdef, ' ON public.', ' ON ')
+        FROM pg_indexes WHERE tablename LIKE 'warrener%'
+    """,
+    "sqlite": """
+        SELECT 'index ' || tbl_name || '.' || name || ' ' || sql FROM sqlite_master
+        WHERE type = 'index' AND sql <> ''
+    """,
+}
+
+
+async def schema(url: str) -> str:
+    """The tables as the database reports them: a line for each column, rule and index."""
+    dialect = dialect_of(url)
+    lines = [" ".join(("column", *row)) for row in await run_sql(url, statement(dialect, "schema_columns"))]
+    lines += [row[0] for row in await run_sql(url, RULES_AND_INDEXES[dialect])]
+    ours = (" ".join(line.split()) for line in lines if f" {VERSION_TABLE}." not in line)
+    return "".join(f"{line}\n" for line in sorted(ours))
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_step_leaves_the_schema_behind_with_which_it_was_released(empty_url: str, step: str) -> None:
+    on_file = SCHEMAS / f"{step}.{dialect_of(empty_url)}.txt"
+    await migrate(empty_url, step)
+    left = await schema(empty_url)
+    if FREEZE in os.environ and not on_file.exists():
+        on_file.write_text(left, "utf-8")
+    assert on_file.exists(), f"{on_file.name} is missing: write it with {FREEZE}=1, once the step is complete"
+    assert left == on_file.read_text("utf-8"), f"step {step} is released: undo the edit, and add a step"
+
+
+def test_no_schema_is_on_file_without_its_step() -> None:
+    assert {path.name[:4] for path in SCHEMAS.iterdir()} == set(STEPS)
+
+
+async def refusal(url: str) -> str:
+    with pytest.raises(StoreNotMigrated) as refused:
+        await start(url)
+    return str(refused.value)
+
+
+async def test_tables_of_an_older_commit_with_the_same_revision_are_not_called_up_to_date(url: str) -> None:
+    await run_sql(url, "ALTER TABLE warrener_job_types DROP COLUMN arguments_schema")
+    sentence = await refusal(url)
+    assert f"expected the columns of revision {NEEDED}" in sentence
+    assert "no warrener_job_types.arguments_schema (text" in sentence
+    with pytest.raises(StoreNotMigrated, match=r"no warrener_job_types\.arguments_schema"):
+        await migrate(url)
+
+
+async def test_a_column_of_another_type_is_named_with_both(postgres_store_url: str) -> None:
+    await run_sql(postgres_store_url, "ALTER TABLE warrener_agents ALTER COLUMN slots TYPE smallint")
+    assert "warrener_agents.slots as 'smallint not null', not 'integer not null'" in await refusal(
+        postgres_store_url
+    )
+
+
+async def test_a_foreign_column_is_named_only_if_it_would_refuse_rows(url: str) -> None:
+    await run_sql(url, "ALTER TABLE warrener_agents ADD COLUMN their_note text")
+    await run_sql(url, "ALTER TABLE warrener_agents ADD COLUMN their_default text NOT NULL DEFAULT 'x'")
+    await start(url)
+    if dialect_of(url) == "postgres":
+        await run_sql(url, "ALTER TABLE warrener_agents ADD COLUMN mandatory text NOT NULL")
+        assert "an unknown warrener_agents.mandatory (text not null)" in await refusal(url)

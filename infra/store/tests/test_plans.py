@@ -1,28 +1,31 @@
 """Hot statements go by a primary key or by an index without finished jobs, and never scan all jobs."""
 
 import re
+import sqlite3
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 from infra.store.tests.raw_sql import connect_sqlite
+from tests.store_access import opened_store
 from tests.store_rows import NOON, after
 
 from warrener_contracts.state_machine import JobState
-from warrener_store import migrate
+from warrener_store import Store
 from warrener_store.audit.rows import AuditFilter, AuditPosition
 from warrener_store.audit.store import audit_list_query
 from warrener_store.databases.address import SESSION
 from warrener_store.jobs.list_query import JobPosition, job_list_query
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
+from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.statements import positional, statement
 
 if TYPE_CHECKING:
@@ -55,20 +58,23 @@ CHILD_JOBS = (
 
 
 @pytest.fixture
-async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
-    await migrate(postgres_url)
-    connection = await asyncpg.connect(postgres_url, server_settings=dict(SESSION))
-    await connection.execute(MANY_FINISHED)
-    await connection.execute(FEW_LIVE)
-    await connection.execute(CHILD_JOBS)
-    await connection.execute(COUNTED)
-    await connection.execute("ANALYZE")
-    yield connection
-    await connection.close()
+async def empty(postgres_store_url: str) -> "AsyncGenerator[Postgres]":
+    """A connection to empty tables, which plans a prepared statement once."""
+    one = await asyncpg.connect(postgres_store_url, server_settings=dict(SESSION))
+    await one.execute("SET plan_cache_mode = force_generic_plan")
+    yield one
+    await one.close()
 
 
 @pytest.fixture
-def sqlite(sqlite_store_url: str) -> Generator[Connection]:
+async def postgres_connection(empty: "Postgres") -> "Postgres":
+    for text in (MANY_FINISHED, FEW_LIVE, CHILD_JOBS, COUNTED, "RESET plan_cache_mode", "ANALYZE"):
+        await empty.execute(text)
+    return empty
+
+
+@pytest.fixture
+def sqlite(sqlite_store_url: str) -> Generator[sqlite3.Connection]:
     with closing(connect_sqlite(Path(sqlite_store_url.removeprefix("sqlite:///")))) as connection:
         yield connection
 
@@ -135,49 +141,34 @@ async def test_postgres_walks_through_no_finished_jobs(
     assert "Seq Scan on warrener_jobs" not in plan, plan
 
 
-@pytest.mark.parametrize(
-    ("name", "writes"),
-    [("save_jobs", "TID Cond: (ctid = found.place)"), ("succeed_jobs", "TID Cond: (ctid = found.place)")],
-)
-async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_too(
-    postgres_url: str, name: str, writes: str
-) -> None:
-    """A plan that was made for empty tables is cached while they grow."""
-    plan = await cached_plan(postgres_url, name)
-    assert "Index Cond: (job_id = batch.job_id)" in plan, plan
-    assert writes in plan, plan
-
-
 @pytest.mark.parametrize("name", ["save_jobs", "succeed_jobs"])
-async def test_postgres_compares_the_version_of_the_row_that_it_writes(postgres_url: str, name: str) -> None:
-    """After a wait for the row PostgreSQL checks the version again, of the new row; not every release checks
-    the place again."""
-    plan = await cached_plan(postgres_url, name)
+async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_too(
+    empty: "Postgres", name: str
+) -> None:
+    """A plan that was made for empty tables is cached while they grow. After a wait for the row PostgreSQL
+    checks the version again, of the new row; not every release checks the place again."""
+    text = statement("postgres", name)
+    await empty.execute(f"PREPARE one AS {text}")
+    nothing = ", ".join(["NULL"] * len(set(re.findall(r"\$\d+", text))))
+    plan = await explained(empty, f"EXECUTE one ({nothing})", ())
+    assert "Index Cond: (job_id = batch.job_id)" in plan, plan
+    assert "TID Cond: (ctid = found.place)" in plan, plan
     assert re.search(r"Filter: .*\bversion\b", plan), plan
 
 
-async def cached_plan(postgres_url: str, name: str) -> str:
-    """The plan of a prepared statement, made while the tables are empty."""
-    await migrate(postgres_url)
-    connection = await asyncpg.connect(postgres_url, server_settings=dict(SESSION))
-    await connection.execute("SET plan_cache_mode = force_generic_plan")
-    await connection.execute(f"PREPARE one AS {statement('postgres', name)}")
-    nothing = ", ".join(["NULL"] * len(set(re.findall(r"\$\d+", statement("postgres", name)))))
-    plan = await explained(connection, f"EXECUTE one ({nothing})", ())
-    await connection.close()
-    return plan
-
-
-async def test_postgres_jumps_from_owner_to_owner(postgres_connection: "Postgres") -> None:
-    plan = await explained(postgres_connection, statement("postgres", "running_owners"), ())
-    assert "warrener_jobs_running" in plan, plan
-    assert "Limit" in plan, plan
-
-
-async def test_postgres_claims_by_the_index_of_what_is_due(postgres_connection: "Postgres") -> None:
-    parameters = (["waiting"], NOON, after(10), 100)
-    plan = await explained(postgres_connection, statement("postgres", "claim_due"), parameters)
-    assert "warrener_jobs_due" in plan, plan
+@pytest.mark.parametrize(
+    ("name", "parameters", "used"),
+    [
+        ("running_owners", (), ["warrener_jobs_running", "Limit"]),
+        ("claim_due", (["waiting"], NOON, after(10), 100), ["warrener_jobs_due"]),
+    ],
+    ids=["jumps from owner to owner", "claims by the index of what is due"],
+)
+async def test_postgres_goes_by_the_index_that_was_made_for_it(
+    postgres_connection: "Postgres", name: str, parameters: Sequence[Any], used: list[str]
+) -> None:
+    plan = await explained(postgres_connection, statement("postgres", name), parameters)
+    assert all(one in plan for one in used), plan
 
 
 async def test_postgres_reads_ended_jobs_in_the_order_of_their_index(postgres_connection: "Postgres") -> None:
@@ -218,28 +209,25 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
     return "\n".join(str(row[0]) for row in rows)
 
 
+BY_JOB_ID = """
+jobs_by_id saveable_jobs save_job succeedable_jobs succeed_job claim_due claim_overdue claim_lost losable_jobs
+running_among watchers_of job_ids_between release_keys
+"""
+BY_TICK = "newest_runs ticked_schedules old_ticks runs_of"
+
+
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("jobs_by_id", "sqlite_autoindex_warrener_jobs_1"),
+        *((name, "sqlite_autoindex_warrener_jobs_1") for name in BY_JOB_ID.split()),
+        *((name, "sqlite_autoindex_warrener_ticks_1") for name in BY_TICK.split()),
         ("jobs_by_id_or_key", "warrener_jobs_key"),
-        ("saveable_jobs", "sqlite_autoindex_warrener_jobs_1"),
-        ("save_job", "sqlite_autoindex_warrener_jobs_1"),
-        ("succeedable_jobs", "sqlite_autoindex_warrener_jobs_1"),
-        ("succeed_job", "sqlite_autoindex_warrener_jobs_1"),
         ("due_jobs", "warrener_jobs_due"),
         ("overdue_jobs", "warrener_jobs_deadline"),
-        ("claim_due", "sqlite_autoindex_warrener_jobs_1"),
-        ("claim_overdue", "sqlite_autoindex_warrener_jobs_1"),
-        ("claim_lost", "sqlite_autoindex_warrener_jobs_1"),
-        ("losable_jobs", "sqlite_autoindex_warrener_jobs_1"),
-        ("running_among", "sqlite_autoindex_warrener_jobs_1"),
         ("running_of", "warrener_jobs_running"),
         ("running_owners", "warrener_jobs_running"),
-        ("watchers_of", "sqlite_autoindex_warrener_jobs_1"),
         ("children_of", "warrener_jobs_parent"),
         ("cancelled_among", "sqlite_autoindex_warrener_cancelled_trees_1"),
-        ("job_ids_between", "sqlite_autoindex_warrener_jobs_1"),
         ("job_ids_by_end", "warrener_jobs_end"),
         ("derived_sources", "warrener_jobs_source"),
         ("ended_jobs", "warrener_jobs_ended"),
@@ -249,27 +237,26 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("checkpoints_of", "sqlite_autoindex_warrener_checkpoints_1"),
         ("incidents_by_fingerprint", "sqlite_autoindex_warrener_incidents_1"),
         ("waiting_schedules", "warrener_schedules_waiting"),
-        ("release_keys", "sqlite_autoindex_warrener_jobs_1"),
         ("due_incidents", "warrener_incidents_due"),
         ("due_watches", "warrener_schedule_watches_due"),
-        ("newest_runs", "sqlite_autoindex_warrener_ticks_1"),
-        ("ticked_schedules", "sqlite_autoindex_warrener_ticks_1"),
-        ("old_ticks", "sqlite_autoindex_warrener_ticks_1"),
-        ("runs_of", "sqlite_autoindex_warrener_ticks_1"),
         ("list_schedules", "sqlite_autoindex_warrener_schedules_1"),
         ("incidents", "warrener_incidents_newest"),
         ("open_incidents", "warrener_incidents_open"),
         ("lost_attempts", "warrener_attempts_lost"),
     ],
 )
-def test_sqlite_goes_by_the_index_that_was_made_for_it(sqlite: Connection, name: str, index: str) -> None:
+def test_sqlite_goes_by_the_index_that_was_made_for_it(
+    sqlite: sqlite3.Connection, name: str, index: str
+) -> None:
     text = statement("sqlite", name)
     plan = planned(sqlite, text, [None] * max(map(int, re.findall(r"[?$](\d+)", text)), default=0))
     assert index in plan, plan
     assert not re.search(r"SCAN (job|warrener_jobs)\b", plan), plan
 
 
-def test_sqlite_lists_a_page_in_the_order_of_an_index(sqlite: Connection, subtests: pytest.Subtests) -> None:
+def test_sqlite_lists_a_page_in_the_order_of_an_index(
+    sqlite: sqlite3.Connection, subtests: pytest.Subtests
+) -> None:
     for (which, index), before in product(LISTS, FIRST_AND_NEXT):
         with subtests.test(repr(which), before=before):
             plan = planned(sqlite, *job_list_query(which, before, SQLITE_CODEC))
@@ -288,14 +275,131 @@ def test_sqlite_lists_a_page_in_the_order_of_an_index(sqlite: Connection, subtes
 )
 @pytest.mark.parametrize("after", [None, AuditPosition(NOON, UUID(int=1))])
 def test_sqlite_lists_records_of_actions_in_the_order_of_an_index(
-    sqlite: Connection, which: AuditFilter, index: str, after: AuditPosition | None
+    sqlite: sqlite3.Connection, which: AuditFilter, index: str, after: AuditPosition | None
 ) -> None:
     plan = planned(sqlite, *audit_list_query(which, 50, after, SQLITE_CODEC))
     assert f"USING INDEX {index}" in plan, plan
     assert "TEMP B-TREE" not in plan, plan
 
 
-def planned(connection: Connection, text: str, parameters: Sequence[Any]) -> str:
+def planned(connection: sqlite3.Connection, text: str, parameters: Sequence[Any]) -> str:
     prepared = positional(text)
     values = tuple(prepared.arrange(parameters))
     return "\n".join(row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {prepared.text}", values))
+
+
+MANY = 120_000
+OLD = 1_200
+YOUNG_JOBS = MANY_FINISHED.replace(str(FINISHED), str(MANY)).replace("1 second", "1 millisecond")
+OLD_JOBS = (
+    MANY_FINISHED.replace(str(FINISHED), str(OLD))
+    .replace("now() - n", "now() - interval '8 days' - n")
+    .replace("'[]', now(), now()", "'[]', now() - interval '8 days', now()")
+)
+BEFORE = datetime.now(UTC) - timedelta(days=7)
+WHICH = JobsBefore("flights.load", JobState.SUCCEEDED, BEFORE, BEFORE)
+PAGE = 200
+
+
+@pytest.fixture
+async def connection(empty: "Postgres") -> "Postgres":
+    """A connection that has planned what it does while the tables were empty, and keeps the plans."""
+    for name in ("old_jobs", "delete_jobs"):
+        await empty.execute(f"PREPARE {name} AS {statement('postgres', name)}")
+        await empty.execute(_executed(name))
+    for text in (YOUNG_JOBS, OLD_JOBS, FEW_LIVE, COUNTED):
+        await empty.execute(text)
+    return empty
+
+
+def _executed(name: str, ids: str = "'{}'") -> str:
+    moment = f"'{BEFORE.isoformat()}'"
+    if name == "delete_jobs":
+        return f"EXECUTE delete_jobs ({moment}, {moment}, {ids})"
+    place = f"'1970-01-01Z', '{UUID(int=0)}', {PAGE}"
+    return f"EXECUTE old_jobs ({moment}, {moment}, 'succeeded', 'flights.load', {place})"
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_a_page_of_old_jobs_is_found_and_deleted_without_reading_the_others(
+    connection: "Postgres", *, analyzed: bool
+) -> None:
+    if analyzed:
+        await connection.execute("ANALYZE")
+    plan = await explained(connection, f"(ANALYZE) {_executed('old_jobs')}", ())
+    assert "warrener_jobs_listed" in plan, plan
+    assert visited(plan) <= 2 * PAGE, plan
+    ids = ", ".join(f"'{row[0]}'" for row in await connection.fetch(_executed("old_jobs")))
+    plan = await explained(connection, f"(ANALYZE) {_executed('delete_jobs', f'ARRAY[{ids}]::uuid[]')}", ())
+    assert "Seq Scan on warrener_jobs" not in plan, plan
+    assert visited(plan) <= 3 * PAGE, plan
+    left = await connection.fetchval("SELECT count(*) FROM warrener_jobs WHERE finished_at < $1", BEFORE)
+    assert left == OLD - PAGE
+
+
+async def test_all_that_is_old_goes_page_by_page_and_the_counts_are_right(
+    connection: "Postgres", postgres_store_url: str
+) -> None:
+    async with opened_store(postgres_store_url) as store:
+        assert await _prune(store) == OLD
+        counted = {(one.job_type, one.state): one.jobs for one in await store.count_jobs()}
+    assert counted["flights.load", JobState.SUCCEEDED] == MANY
+    assert await connection.fetchval("SELECT count(*) FROM warrener_jobs") == MANY + 200
+
+
+async def _prune(store: Store) -> int:
+    gone, after = 0, None
+    while True:
+        page = await store.retention.old_jobs(WHICH, after, PAGE)
+        gone += await store.retention.delete_jobs(WHICH, page.job_ids)
+        after = page.after
+        if after is None:
+            return gone
+
+
+INDEXES = {
+    RetentionKind.PARKED: "warrener_parked_newest",
+    RetentionKind.INCIDENTS: "warrener_incidents_newest",
+    RetentionKind.AUDIT_RECORDS: "warrener_audit_newest",
+}
+ROWS = {
+    RetentionKind.PARKED: "INSERT INTO warrener_parked (parked_id, queue, reason, detail, body, parked_at) "
+    "SELECT 'p' || n, 'q', 'r', 'd', '', now() - n * interval '1 second' "
+    "FROM generate_series(1, 100000) AS n",
+    RetentionKind.INCIDENTS: "INSERT INTO warrener_incidents (fingerprint, kind, subject, sample, times, "
+    "first_seen_at, "
+    "last_seen_at, round, step, failed_tries, delivered, closed_at) "
+    "SELECT 'f' || n, 'k', 's', '{}', 1, now(), now() - n * interval '1 second', 1, 0, 0, '[]', now() "
+    "FROM generate_series(1, 100000) AS n",
+    RetentionKind.AUDIT_RECORDS: "INSERT INTO warrener_audit (record_id, recorded_at, actor, role, method, "
+    "address, action, subject, reason, outcome, sentence) "
+    "SELECT gen_random_uuid(), now() - n * interval '1 second', 'a' || n % 50, 'admin', 'token', '', "
+    "'c' || n % 20, 's' || n, '', 'requested', '' FROM generate_series(1, 100000) AS n",
+}
+NO_KEY = {RetentionKind.AUDIT_RECORDS: UUID(int=0)}
+ENTRIES = (
+    "INSERT INTO warrener_incident_occurrences (fingerprint, occurrence, subject, raised_at, steps_done) "
+    "SELECT 'f' || n, 'o', 's', now() - n * interval '1 second', 0 FROM generate_series(1, 100000) AS n"
+)
+
+
+@pytest.mark.parametrize("kind", list(INDEXES))
+async def test_old_rows_are_found_by_the_index_of_their_list(empty: "Postgres", kind: RetentionKind) -> None:
+    await empty.execute(ROWS[kind])
+    await empty.execute("ANALYZE")
+    before: Any = datetime.now(UTC) - timedelta(hours=20)
+    parameters = (before, datetime(1970, 1, 1, tzinfo=UTC), NO_KEY.get(kind, ""), PAGE)
+    plan = await explained(empty, PRUNABLE_TABLES[kind].page(), parameters)
+    assert INDEXES[kind] in plan, plan
+
+
+async def test_open_incidents_and_old_occurrences_have_an_index(empty: "Postgres") -> None:
+    await empty.execute(ROWS[RetentionKind.INCIDENTS])
+    await empty.execute(ENTRIES)
+    await empty.execute("ANALYZE")
+    first: Any = (50, datetime(9000, 1, 1, tzinfo=UTC), "")  # the first page: all are behind it
+    plan = await explained(empty, statement("postgres", "open_incidents"), first)
+    assert "warrener_incidents_open" in plan, plan
+    before = datetime.now(UTC) - timedelta(hours=20)
+    plan = await explained(empty, statement("postgres", "old_occurrences"), (before, PAGE))
+    assert "warrener_incident_occurrences_raised" in plan, plan

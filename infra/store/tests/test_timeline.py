@@ -66,30 +66,6 @@ def test_a_job_with_a_delay_two_retries_and_a_lost_agent_has_no_gap() -> None:
     ]
 
 
-def test_a_retry_that_waits_in_the_store_is_dispatched_when_it_is_due() -> None:
-    attempts = [
-        ended(1, AttemptOutcome.FAILED, (0, 1, 2), f"retry at {after(7200).isoformat()}"),
-        ended(2, AttemptOutcome.SUCCEEDED, (7203, 7204, 7205), "done"),
-    ]
-    row = finished(JobState.SUCCEEDED, 7205, attempt=2)
-    assert facts(job_timeline(row, attempts, after(9999)))[3:] == [
-        ("retry", 2, 7200, 2),
-        ("dispatch", 7200, 7203, 2),
-        ("queue", 7203, 7204, 2),
-        ("attempt", 7204, 7205, 2),
-    ]
-
-
-def test_the_wait_behind_a_breaker_is_named() -> None:
-    attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), "not charged, held back: payments is open")]
-    row = running_job(attempt=2, dispatched_at=after(60), started_at=after(61))
-    assert facts(job_timeline(row, attempts, after(70)))[3:] == [
-        ("breaker", 2, 60, 2),
-        ("queue", 60, 61, 2),
-        ("attempt", 61, None, 2),
-    ]
-
-
 HELD = "not charged, held back: payments is open"
 
 
@@ -99,9 +75,28 @@ def held(**fields: Any) -> JobRow:
     return queued_job(**base | {"due_at": after(3), "updated_at": after(3)} | fields)
 
 
+IN_TWO_HOURS = f"retry at {after(7200).isoformat()}"
+LATE_RETRY: Facts = [("retry", 2, 7200, 2), ("dispatch", 7200, 7203, 2)]
+
+
 @pytest.mark.parametrize(
     ("verdict", "row", "expected"),
     [
+        (
+            IN_TWO_HOURS,
+            running_job(attempt=2, dispatched_at=after(7203), started_at=after(7204)),
+            [*LATE_RETRY, ("queue", 7203, 7204, 2), ("attempt", 7204, None, 2)],
+        ),
+        (
+            IN_TWO_HOURS,
+            queued_job(attempt=2, dispatched_at=after(7203), updated_at=after(7203)),
+            [*LATE_RETRY, ("queue", 7203, None, 2)],
+        ),
+        (
+            HELD,
+            running_job(attempt=2, dispatched_at=after(60), started_at=after(61)),
+            [("breaker", 2, 60, 2), ("queue", 60, 61, 2), ("attempt", 61, None, 2)],
+        ),
         (HELD, held(), [("breaker", 2, None, 2)]),
         (HELD, held(updated_at=after(50)), [("breaker", 2, None, 2)]),
         (
@@ -116,21 +111,12 @@ def held(**fields: Any) -> JobRow:
         ),
     ],
 )
-def test_a_job_that_a_breaker_holds_waits_for_it_from_its_failure_on(
+def test_after_a_failure_a_job_waits_for_its_time_its_breaker_and_an_agent(
     verdict: str, row: JobRow, expected: Facts
 ) -> None:
+    now = after(7300 if verdict == IN_TWO_HOURS else 70)
     attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), verdict)]
-    assert facts(job_timeline(row, attempts, after(70)))[3:] == expected
-
-
-def test_a_queued_retry_has_waited_for_its_time_before() -> None:
-    attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), f"retry at {after(7200).isoformat()}")]
-    row = queued_job(attempt=2, dispatched_at=after(7203), updated_at=after(7203))
-    assert facts(job_timeline(row, attempts, after(7300)))[3:] == [
-        ("retry", 2, 7200, 2),
-        ("dispatch", 7200, 7203, 2),
-        ("queue", 7203, None, 2),
-    ]
+    assert facts(job_timeline(row, attempts, now))[3:] == expected
 
 
 def test_a_job_that_dies_without_a_start_waited_for_an_agent() -> None:

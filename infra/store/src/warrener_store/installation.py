@@ -1,7 +1,7 @@
 """The installation: the id that ties one store to one namespace of a broker.
 
 A second store on the same namespace would take the requests of the first one. And its duties, such as
-pruning: one process at a time carries each out (suite: `tests/conformance/test_store_duties.py`)."""
+pruning: one process at a time carries each out (suite: `tests/conformance/test_store_announcements.py`)."""
 
 import re
 from collections.abc import Awaitable, Callable

@@ -4,8 +4,8 @@ Identifiers and moments depend on the driver (`ColumnCodec`); texts, documents a
 everywhere. `RowMapper` derives the columns of a row type from its fields.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
@@ -19,6 +19,7 @@ from pydantic_core import to_json
 
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.policy import JobPolicy
+from warrener_store.batches import compact_columns
 from warrener_store.encoding import decode, encode, escape, unescape
 
 R = TypeVar("R")
@@ -158,22 +159,22 @@ class SqlColumn(NamedTuple):
 
 
 class RowMapper(Generic[R]):
-    """Converts rows of one dataclass to the values of its columns, and back.
+    """Converts rows of one dataclass or named tuple to the values of its columns, and back.
 
-    The columns are the fields, in order, or those of `names`; `kinds` gives a column another conversion than
-    the one that follows from the field's type.
+    The columns are the fields, in order, or those of `names`, which may be one text; `kinds` gives a column
+    another conversion than the one that follows from the field's type.
     """
 
     def __init__(
         self,
         row_type: type[R],
-        names: Sequence[str] = (),
+        names: Sequence[str] | str = (),
         *,
         kinds: Mapping[str, ColumnKind] = MappingProxyType({}),
     ) -> None:
         hints = get_type_hints(row_type)
         self._row_type: Callable[..., R] = row_type
-        self.columns = tuple(names) or _field_names(row_type)
+        self.columns = tuple(names.split() if isinstance(names, str) else names) or tuple(hints)
         self._optional = frozenset(name for name in self.columns if _is_optional(hints[name]))
         self.sql_columns = tuple(
             SqlColumn(name, _SQL_TYPES.get(_without_none(hints[name]), "text"), name in self._optional)
@@ -197,8 +198,13 @@ class RowMapper(Generic[R]):
 
     def to_row(self, row: R, codec: ColumnCodec) -> tuple[Any, ...]:
         """The values of `columns`."""
-        pairs = zip(self._kinds(codec), self._get(row), strict=True)
+        kinds = self._postgres if codec is POSTGRES_CODEC else self._sqlite
+        pairs = zip(kinds, self._get(row), strict=True)
         return tuple(None if value is None else kind.encode(value) for kind, value in pairs)
+
+    def to_arrays(self, rows: Iterable[R]) -> list[list[Any]]:
+        """The values of `columns` as PostgreSQL takes a batch; one column must never be NULL."""
+        return compact_columns(len(self.columns), (self.to_row(row, POSTGRES_CODEC) for row in rows))
 
     def from_row(self, values: Sequence[Any], codec: ColumnCodec) -> R:
         """The row whose `columns` have these values; more values behind them are ignored.
@@ -214,13 +220,6 @@ class RowMapper(Generic[R]):
                 name: value for name, value in fields.items() if value is not None or name in self._optional
             }
         return self._row_type(**fields)
-
-    def _kinds(self, codec: ColumnCodec) -> list[ColumnKind]:
-        return self._postgres if codec is POSTGRES_CODEC else self._sqlite
-
-
-def _field_names(row_type: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(row_type))
 
 
 _PLAIN = ColumnKind(_identity, _identity)

@@ -37,7 +37,7 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("agents.store", "agent job_type"),
             ("audit.store", "audit_record"),
             ("breakers.store", "breaker"),
-            ("dead_letters.columns", "redrive"),
+            ("dead_letters.columns", "redrive dead_letter"),
             ("incidents.columns", "incident policy_version over"),
             ("jobs.columns", "job succeeded"),
             ("jobs.rules", "in_flight"),

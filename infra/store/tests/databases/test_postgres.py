@@ -1,23 +1,26 @@
 """PostgreSQL: a statement that waited for a row or was decided on an old one sees the row of the other."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from tests.store_access import opened_store
 from tests.store_rows import NOON, after, running_job, schedule_row, tick_row
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.state_machine import JobState
-from warrener_store import migrate, open_store
 from warrener_store.databases.address import SESSION
 from warrener_store.jobs.views import Success
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
 
 CANCEL = """
 UPDATE warrener_jobs
@@ -27,17 +30,30 @@ WHERE job_id = $1
 RENEW = "UPDATE warrener_jobs SET progress = 0.5, version = version + 1 WHERE job_id = $1"
 
 
+@pytest.fixture
+async def store(postgres_store_url: str) -> AsyncGenerator[Store]:
+    async with opened_store(postgres_store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other(postgres_store_url: str) -> "AsyncGenerator[Connection]":
+    """A session of somebody else."""
+    connection = await asyncpg.connect(postgres_store_url, server_settings=dict(SESSION))
+    yield connection
+    await connection.close()
+
+
+async def until_waiting(other: "Connection") -> None:
+    while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        pass
+
+
 @pytest.mark.parametrize(("change", "left"), [(CANCEL, JobState.CANCELLED), (RENEW, JobState.RUNNING)])
 async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
-    postgres_url: str, change: str, left: JobState
+    store: Store, other: "Connection", change: str, left: JobState
 ) -> None:
     """A job that is over stays over; any other change is decided again."""
-    await migrate(postgres_url)
-    store, other = (
-        open_store(postgres_url),
-        await asyncpg.connect(postgres_url, server_settings=dict(SESSION)),
-    )
-    await store.start()
     row = running_job()
     await store.insert_jobs([row])
     deciding = other.transaction()
@@ -45,15 +61,11 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
     await other.execute(change, row.job_id)
     success = Success(row.job_id, row.attempt, "a1", None, after(10), after(50))
     succeeding = asyncio.create_task(store.succeed_jobs([success], after(60)))
-    waits = 0
-    while not waits:
-        waits = await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    await until_waiting(other)
     await deciding.commit()
     assert await succeeding == {}
     held = (await store.jobs_by_id([row.job_id]))[row.job_id]
     assert (held.state, held.version) == (left, row.version + 1)
-    await other.close()
-    await store.close()
 
 
 SCHEDULE = schedule_row("hourly", CronRule(expression="0 * * * *"), next_at=NOON, wake_at=NOON)
@@ -78,11 +90,8 @@ async def _advance(store: Store) -> None:
 
 @pytest.mark.parametrize("change", [_pause, _remove, _advance])
 async def test_a_tick_is_not_stored_where_its_schedule_changed_while_it_was_decided(
-    postgres_url: str, change: Any
+    store: Store, postgres_store_url: str, change: Any
 ) -> None:
-    await migrate(postgres_url)
-    store = open_store(postgres_url)
-    await store.start()
     await store.put_schedules([SCHEDULE])
     left: list[tuple[dict[str, ScheduleRow], list[TickRow]]] = []
 
@@ -90,11 +99,9 @@ async def test_a_tick_is_not_stored_where_its_schedule_changed_while_it_was_deci
         return await one.schedules(), await one.ticks_of("hourly")
 
     async def elsewhere() -> None:
-        other = open_store(postgres_url)
-        await other.start()
-        await change(other)
-        left.append(await state(other))
-        await other.close()
+        async with opened_store(postgres_store_url) as another:
+            await change(another)
+            left.append(await state(another))
 
     def decide(due: Sequence[DueSchedule]) -> list[Advance]:
         with ThreadPoolExecutor(1) as other_process:
@@ -103,16 +110,11 @@ async def test_a_tick_is_not_stored_where_its_schedule_changed_while_it_was_deci
 
     assert await store.advance_schedules(NOON, 1, decide) == []
     assert [await state(store)] == left
-    await store.close()
 
 
-async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(postgres_url: str) -> None:
-    await migrate(postgres_url)
-    store, other = (
-        open_store(postgres_url),
-        await asyncpg.connect(postgres_url, server_settings=dict(SESSION)),
-    )
-    await store.start()
+async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(
+    store: Store, other: "Connection"
+) -> None:
     await store.put_schedules([SCHEDULE])
     keeping = other.transaction()
     await keeping.start()
@@ -123,12 +125,8 @@ async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(postgr
         NOON,
     )
     removing = asyncio.create_task(store.remove_schedules(["hourly"], after(1)))
-    waits = 0
-    while not waits:
-        waits = await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    await until_waiting(other)
     await keeping.commit()
     await removing
     assert await store.schedules() == {}
     assert [one.status for one in await store.ticks_of("hourly")] == [TickStatus.SKIPPED]
-    await other.close()
-    await store.close()

@@ -12,7 +12,6 @@ from warrener_store.mapping import RowMapper
 JOB_TYPES = RowMapper(JobTypeRow)
 AGENTS = RowMapper(AgentRow)
 WORDS = {"agent": ", ".join(AGENTS.columns), "job_type": ", ".join(JOB_TYPES.columns)}
-"""The meanings of words in braces of statements."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 

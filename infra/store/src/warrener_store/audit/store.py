@@ -1,4 +1,4 @@
-"""The audit log in both databases. Suite: `tests/conformance/test_store_audit.py`."""
+"""The audit log in both databases. Suite: `tests/conformance/test_store_console.py`."""
 
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,6 @@ from warrener_store.statements import Parameters
 
 AUDIT_RECORDS = RowMapper(AuditRecord)
 WORDS = {"audit_record": ", ".join(AUDIT_RECORDS.columns)}
-"""The meanings of words in braces of statements."""
 
 _LIST = f"SELECT {', '.join(AUDIT_RECORDS.columns)} FROM warrener_audit"  # noqa: S608 - our own names alone
 

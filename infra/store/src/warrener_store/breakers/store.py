@@ -1,4 +1,4 @@
-"""Circuit breakers in both databases. Suite: `tests/conformance/test_store_breakers.py`."""
+"""Circuit breakers in both databases. Suite: `tests/conformance/test_store_announcements.py`."""
 
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.databases.session import SqlSession
@@ -6,7 +6,6 @@ from warrener_store.mapping import RowMapper
 
 BREAKERS = RowMapper(BreakerRow)
 WORDS = {"breaker": ", ".join(BREAKERS.columns)}
-"""The meanings of words in braces of statements."""
 
 
 class BreakerStore(SqlSession):

@@ -3,13 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from warrener_contracts.postgres_address import (
-    PostgresAddress,
-    PostgresUrlError,
-    Url,
-    parse_url,
-    postgres_address,
-)
+from warrener_contracts.postgres_address import PostgresAddress, PostgresUrlError, parse_url, postgres_address
 from warrener_store.errors import StoreError
 
 _EXPECTED = (
@@ -52,25 +46,17 @@ def parse_address(url: str) -> PostgresAddress | SqliteAddress:
     except PostgresUrlError:
         raise StoreUrlError(f"{_EXPECTED}, got one that cannot be read; correct WARRENER_STORE_URL") from None
     match read.backend:
+        case "sqlite" if read.database in (None, "", ":memory:") or read.hosts:
+            raise StoreUrlError(
+                f"{_EXPECTED}, got {read}; name a file (three slashes for a relative path, "
+                "four for an absolute one): several processes share it"
+            )
         case "sqlite":
-            return _sqlite(read)
+            return SqliteAddress(Path(str(read.database)))
         case "postgresql" | "postgres":
-            return _postgres(read)
+            try:
+                return postgres_address(read)
+            except PostgresUrlError as error:
+                raise StoreUrlError(str(error)) from None
         case other:
             raise StoreUrlError(f"{_EXPECTED}, got {other!r}; correct WARRENER_STORE_URL")
-
-
-def _sqlite(url: Url) -> SqliteAddress:
-    if url.database in (None, "", ":memory:") or url.hosts:
-        raise StoreUrlError(
-            f"{_EXPECTED}, got {url}; name a file (three slashes for a relative path, "
-            "four for an absolute one): several processes share it"
-        )
-    return SqliteAddress(Path(str(url.database)))
-
-
-def _postgres(url: Url) -> PostgresAddress:
-    try:
-        return postgres_address(url)
-    except PostgresUrlError as error:
-        raise StoreUrlError(str(error)) from None

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
-from uuid import UUID
 
 from warrener_contracts.events import JsonObject
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterTransition, JournalEntry, RedriveRow
@@ -37,8 +36,8 @@ REDRIVES = RowMapper(
 PROGRESS = RowMapper(RedriveRow, REDRIVES.columns[REDRIVES.columns.index("version") :], kinds=_KINDS)
 """The columns that a save writes, and `after` behind them."""
 REDRIVE_COLUMNS = (*REDRIVES.columns, "after_died_at", "after_job_id")
-WORDS = {"redrive": qualify("redrive", REDRIVE_COLUMNS)}
-"""The meanings of words in braces of statements."""
+DEAD_LETTER = qualify("dead_letter", DEAD_LETTERS.columns)
+WORDS = {"redrive": qualify("redrive", REDRIVE_COLUMNS), "dead_letter": DEAD_LETTER}
 
 
 def redrive_to_row(
@@ -62,12 +61,11 @@ _MOVED = RowMapper(
 TRANSITION_WIDTH = 1 + len(_MOVED.columns)
 
 
-def transition_to_row(move: DeadLetterTransition, codec: ColumnCodec) -> tuple[Any, ...]:
-    """The state that the dead letter must have, the job, and the values that are written."""
-    return (move.from_state.value, *_MOVED.to_row(move.dead_letter, codec))
+def transitions_to_rows(moves: Sequence[DeadLetterTransition], codec: ColumnCodec) -> list[tuple[Any, ...]]:
+    """For each job the state that its dead letter must have, the job, and the values that are written.
 
-
-def sort_by_job(moves: Sequence[DeadLetterTransition]) -> list[DeadLetterTransition]:
-    """One transition for each job, by job: locking in one order prevents deadlocks between redrives."""
-    by_job: dict[UUID, DeadLetterTransition] = {move.dead_letter.job_id: move for move in moves}
-    return [by_job[job_id] for job_id in sorted(by_job)]
+    One transition for each job, by job: locking in one order prevents deadlocks between redrives.
+    """
+    by_job = {move.dead_letter.job_id: move for move in moves}
+    in_order = (move for _, move in sorted(by_job.items()))
+    return [(move.from_state.value, *_MOVED.to_row(move.dead_letter, codec)) for move in in_order]

@@ -2,19 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from uuid import UUID
 
-from warrener_store.dead_letters.columns import DEAD_LETTERS
+from warrener_store.dead_letters.columns import DEAD_LETTER
 from warrener_store.dead_letters.rows import (
     MAX_COMPARED_CAUSES,
     MAX_COUNTED_DEATHS,
     UNRESOLVED,
     DeadLetterFilter,
 )
-from warrener_store.mapping import POSTGRES_CODEC, ColumnCodec, encode_text, qualify
+from warrener_store.mapping import POSTGRES_CODEC, ColumnCodec, encode_text
 from warrener_store.statements import Parameters
 
-DEAD_LETTER = qualify("dead_letter", DEAD_LETTERS.columns)
 Statement = tuple[str, tuple[Any, ...]]
 
 
@@ -105,7 +103,7 @@ def deaths_query(fingerprints: Sequence[str], since: Any, codec: ColumnCodec) ->
     """(fingerprint, hour, number): the newest MAX_COUNTED_DEATHS of each of these causes since then."""
     parameters = Parameters()
     moment = parameters.bind(codec.encode_moment(since))
-    hour = "date_trunc('hour', died_at)" if codec is POSTGRES_CODEC else "substr(died_at, 1, 13)"
+    hour = "date_trunc('hour', died_at)" if codec is POSTGRES_CODEC else "substr(died_at, 1, 13) || ':00Z'"
     parts: list[str] = []
     for fingerprint in fingerprints:
         name = f"CAST({parameters.bind(fingerprint)} AS text)"
@@ -119,37 +117,6 @@ def deaths_query(fingerprints: Sequence[str], since: Any, codec: ColumnCodec) ->
 
 
 _CAUSE = "(PARTITION BY dead_letter.fingerprint, dead_letter.job_type)"
-
-
-def redrive_outcomes_query(
-    redrive_id: UUID, requested_before: Any, limit: int, codec: ColumnCodec
-) -> Statement:
-    """The columns of the dead letter, the state of its new job, and the cause of that job's death."""
-    text = (
-        f"SELECT {DEAD_LETTER}, job.state, heir.fingerprint FROM warrener_dead_letters AS dead_letter "  # noqa: S608 - values are parameters
-        "LEFT JOIN warrener_jobs AS job ON job.job_id = dead_letter.redriven_as "
-        "LEFT JOIN warrener_dead_letters AS heir ON heir.job_id = dead_letter.redriven_as "
-        "WHERE dead_letter.redrive_id = $1 AND dead_letter.state = 'redriven' "
-        "AND (job.finished_at IS NOT NULL OR (job.job_id IS NULL AND dead_letter.redriven_at <= $2)) "
-        "ORDER BY dead_letter.died_at, dead_letter.job_id LIMIT $3"
-    )
-    return text, (codec.encode_id(redrive_id), codec.encode_moment(requested_before), limit)
-
-
-def succeeded_query(
-    requests: Sequence[str], job_types: Sequence[str], since: Any, codec: ColumnCodec
-) -> Statement:
-    """(id, type, request, accepted at) of jobs that have succeeded."""
-    parameters = Parameters()
-    types = _list(map(encode_text, job_types), parameters.bind)
-    accepted = parameters.bind(codec.encode_moment(since))
-    named = _list(requests, parameters.bind)
-    text = (
-        "SELECT job.job_id, job.job_type, job.request_hash, job.accepted_at FROM warrener_jobs AS job "  # noqa: S608 - values are parameters
-        f"WHERE job.state = 'succeeded' AND job.job_type IN {types} AND job.accepted_at > {accepted} "
-        f"AND job.request_hash IN {named}"
-    )
-    return text, tuple(parameters.values)
 
 
 def _conditions(which: DeadLetterFilter, codec: ColumnCodec, bind: Callable[[Any], str]) -> str:

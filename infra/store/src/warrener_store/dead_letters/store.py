@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
@@ -15,12 +15,10 @@ from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.dead_letters.columns import (
     DEAD_LETTERS,
     PROGRESS,
-    REDRIVE_COLUMNS,
     TRANSITION_WIDTH,
     redrive_from_row,
     redrive_to_row,
-    sort_by_job,
-    transition_to_row,
+    transitions_to_rows,
 )
 from warrener_store.dead_letters.queries import (
     causes_query,
@@ -28,8 +26,6 @@ from warrener_store.dead_letters.queries import (
     dead_letters_query,
     deaths_query,
     groups_query,
-    redrive_outcomes_query,
-    succeeded_query,
 )
 from warrener_store.dead_letters.rows import (
     DeadLetter,
@@ -43,9 +39,9 @@ from warrener_store.dead_letters.rows import (
     UnresolvedCause,
 )
 from warrener_store.encoding import unescape
-from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC
+from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, RowMapper
 
-_REDRIVE = ", ".join(REDRIVE_COLUMNS)
+SUCCESSFUL_REQUESTS = RowMapper(SuccessfulRequest)
 
 
 class DeadLetterStore(SqlSession):
@@ -111,7 +107,7 @@ class DeadLetterStore(SqlSession):
         for name, hour, count in await self._query_text(
             *deaths_query([row[0] for row in found], since, codec)
         ):
-            deaths[name][_hour(hour)] = count
+            deaths[name][codec.decode_moment(hour)] = count
         return [
             UnresolvedCause(
                 fingerprint=row[0],
@@ -129,15 +125,14 @@ class DeadLetterStore(SqlSession):
     ) -> list[RedriveOutcome]:
         """Outcomes of redriven dead letters: those whose new job is over, and those requested by then that no
         scheduler has accepted. The first that died first."""
-        width = len(DEAD_LETTERS.columns)
-        query = redrive_outcomes_query(redrive_id, requested_before, limit, self.codec)
+        place = self.codec.encode_id(redrive_id), self.codec.encode_moment(requested_before)
         return [
             RedriveOutcome(
-                dead_letter=DEAD_LETTERS.from_row(values[:width], self.codec),
-                state=None if values[width] is None else JobState(values[width]),
-                fingerprint=values[width + 1],
+                dead_letter=DEAD_LETTERS.from_row(values, self.codec),
+                state=None if values[-2] is None else JobState(values[-2]),
+                fingerprint=values[-1],
             )
-            for values in await self._query_text(*query)
+            for values in await self._query("redrive_outcomes", *place, limit)
         ]
 
     async def succeeded_since(
@@ -146,25 +141,13 @@ class DeadLetterStore(SqlSession):
         """Jobs of these types, accepted after `since`, that have succeeded with one of these requests."""
         if not requests or not job_types:
             return []
-        codec = self.codec
-        query = succeeded_query(list(requests), list(job_types), since, codec)
-        return [
-            SuccessfulRequest(
-                codec.decode_id(job_id), unescape(job_type), request, codec.decode_moment(accepted_at)
-            )
-            for job_id, job_type, request, accepted_at in await self._query_text(*query)
-        ]
+        named = self._names(requests), self._names(job_types), self.codec.encode_moment(since)
+        return await self._rows(SUCCESSFUL_REQUESTS, "succeeded_since", *named)
 
     async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
         """Redrives, the last requested first; of these ids, if any are given."""
-        parameters = (limit, *map(self.codec.encode_id, ids))
-        named = ", ".join(f"${place}" for place in range(2, len(parameters) + 1))
-        where = f"WHERE redrive_id IN ({named})" if named else ""
-        text = (
-            f"SELECT {_REDRIVE} FROM warrener_redrives {where} "  # noqa: S608 - made of constants alone
-            "ORDER BY requested_at DESC, redrive_id DESC LIMIT $1"
-        )
-        return [redrive_from_row(values, self.codec) for values in await self._query_text(text, parameters)]
+        found = await self._query("redrives", limit, self._ids(ids) if ids else None)
+        return [redrive_from_row(values, self.codec) for values in found]
 
     async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
         """Write a redrive's progress and move its dead letters, together; True if the write applied.
@@ -181,13 +164,6 @@ class DeadLetterStore(SqlSession):
     async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool: ...
 
 
-def _hour(value: datetime | str) -> datetime:
-    """An hour as the database has it: a moment, or the beginning of its text."""
-    if isinstance(value, str):
-        return datetime.fromisoformat(value).replace(tzinfo=UTC)
-    return value.astimezone(UTC)
-
-
 class PostgresDeadLetters(DeadLetterStore):
     """In PostgreSQL each change is one statement."""
 
@@ -198,9 +174,7 @@ class PostgresDeadLetters(DeadLetterStore):
 
     async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool:
         progress = redrive_to_row(row, POSTGRES_CODEC, PROGRESS)
-        columns = compact_columns(
-            TRANSITION_WIDTH, (transition_to_row(move, POSTGRES_CODEC) for move in sort_by_job(moves))
-        )
+        columns = compact_columns(TRANSITION_WIDTH, transitions_to_rows(moves, POSTGRES_CODEC))
         return bool(await self._change("save_redrive", row.redrive_id, *progress, *columns))
 
 
@@ -219,6 +193,6 @@ class SqliteDeadLetters(DeadLetterStore, TransactionalSession):
             progress = redrive_to_row(row, SQLITE_CODEC, PROGRESS)
             counted = await transaction.query("save_redrive", *progress, redrive_id)
             if counted:
-                rows = (transition_to_row(move, SQLITE_CODEC) for move in sort_by_job(moves))
+                rows = transitions_to_rows(moves, SQLITE_CODEC)
                 await transaction.run("move_dead_letter", ((*values, redrive_id) for values in rows))
         return bool(counted)

@@ -13,22 +13,8 @@ from warrener_store.mapping import RowMapper, qualify
 INCIDENTS = RowMapper(IncidentRow)
 INCIDENT_PROGRESS = RowMapper(
     IncidentRow,
-    (
-        "fingerprint",
-        "claimed_by",
-        "times",
-        "step",
-        "due_at",
-        "failed_tries",
-        "delivered",
-        "last_error",
-        "wake_at",
-        "closed_at",
-        "close_reason",
-        "round",
-        "policy_version",
-        "policy_history",
-    ),
+    "fingerprint claimed_by times step due_at failed_tries delivered last_error wake_at closed_at "
+    "close_reason round policy_version policy_history",
 )
 """The parameters of `save_incident`: the key, the claim, the count at that time, and the columns that are
 written."""
@@ -45,4 +31,3 @@ WORDS = {
     "policy_version": ", ".join(POLICY_VERSIONS.columns),
     "over": str(ALL_STEPS_DONE),
 }
-"""The meanings of words in braces of statements."""

@@ -4,12 +4,13 @@
 Every change is one conditional statement, so that any number of supervisors may raise and escalate."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
-from warrener_store.batches import to_columns
 from warrener_store.databases.session import SqlSession
 from warrener_store.databases.transaction import TransactionalSession, WriteTransaction
 from warrener_store.encoding import encode, escape
@@ -32,7 +33,7 @@ from warrener_store.incidents.rows import (
     PolicyVersionRow,
     RaisedIncident,
 )
-from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, encode_text
+from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC
 
 _FIRST = IncidentPosition(datetime.max.replace(tzinfo=UTC), "")
 
@@ -99,8 +100,7 @@ class PostgresEscalations(Escalations):
 
     async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         if raised:
-            rows = (RAISED.to_row(each, POSTGRES_CODEC) for each in raised)
-            await self._change("raise_incidents", *to_columns(len(RAISED.columns), rows))
+            await self._change("raise_incidents", *RAISED.to_arrays(raised))
 
     async def claim_incidents(
         self, now: datetime, until: datetime, claim: str, limit: int
@@ -120,29 +120,20 @@ class PostgresEscalations(Escalations):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _IncidentUpdate:
-    """The new occurrences of one fingerprint: the last of them, their number and the first moment."""
-
-    last: RaisedIncident
-    times: int
-    since: datetime
-
-
 class SqliteEscalations(Escalations, TransactionalSession):
     """In a SQLite file a batch is one transaction."""
 
     async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         if not raised:
             return
-        unique = _unique_raised(raised)
+        unique = list({(each.fingerprint, each.occurrence): each for each in reversed(raised)}.values())
         names = encode([(escape(each.fingerprint), escape(each.occurrence)) for each in unique])
         async with self._writing() as transaction:
             known = {int(row[0]) for row in await transaction.query("known_occurrences", names)}
             new = [each for place, each in enumerate(unique) if place not in known]
             entries = (NEW_ENTRIES.to_row(each, SQLITE_CODEC) for each in new)
             await transaction.run("insert_incident_entry", entries)
-            await transaction.run("open_incident", map(_update_to_row, _aggregate_raised(new)))
+            await transaction.run("open_incident", _incidents_to_rows(new))
 
     async def claim_incidents(
         self, now: datetime, until: datetime, claim: str, limit: int
@@ -177,40 +168,10 @@ async def _change_incident(transaction: WriteTransaction, name: str, parameters:
     return bool(changed)
 
 
-def _update_to_row(incident_update: _IncidentUpdate) -> tuple[Any, ...]:
-    last = incident_update.last
-    raised_at = SQLITE_CODEC.encode_moment(last.raised_at)
-    return (
-        escape(last.fingerprint),
-        escape(last.kind),
-        escape(last.subject),
-        encode_text(last.job_type),
-        encode(last.sample),
-        incident_update.times,
-        SQLITE_CODEC.encode_moment(incident_update.since),
-        raised_at,
-        raised_at,
-    )
-
-
-def _aggregate_raised(raised: Iterable[RaisedIncident]) -> list[_IncidentUpdate]:
-    """One update for each fingerprint, sorted by fingerprint."""
-    of: dict[str, list[RaisedIncident]] = {}
-    for each in raised:
-        of.setdefault(each.fingerprint, []).append(each)
-    return [
-        _IncidentUpdate(max(many, key=_place), len(many), min(each.raised_at for each in many))
-        for _, many in sorted(of.items())
-    ]
-
-
-def _place(raised: RaisedIncident) -> tuple[datetime, str]:
-    return raised.raised_at, raised.occurrence
-
-
-def _unique_raised(raised: Iterable[RaisedIncident]) -> list[RaisedIncident]:
-    """The first of a batch of each occurrence of a fingerprint."""
-    first: dict[tuple[str, str], RaisedIncident] = {}
-    for each in raised:
-        first.setdefault((each.fingerprint, each.occurrence), each)
-    return list(first.values())
+def _incidents_to_rows(raised: Iterable[RaisedIncident]) -> Iterator[tuple[Any, ...]]:
+    """The last occurrence of each fingerprint, their number, and the first and the last moment."""
+    in_order = sorted(raised, key=attrgetter("fingerprint", "raised_at", "occurrence"))
+    for _, group in groupby(in_order, key=attrgetter("fingerprint")):
+        first, *others = (RAISED.to_row(each, SQLITE_CODEC) for each in group)
+        fingerprint, _, kind, subject, job_type, sample, last_at = others[-1] if others else first
+        yield fingerprint, kind, subject, job_type, sample, 1 + len(others), first[-1], last_at, last_at

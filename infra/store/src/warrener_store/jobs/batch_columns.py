@@ -122,19 +122,29 @@ def _compact_column(name: str, column: list[Any]) -> list[Any]:
     return compact_nulls(column)
 
 
-def saves_to_arrays(batch: Sequence[JobSaves]) -> list[list[Any]]:
-    """The parameters of PostgreSQL's `save_jobs`: the ids, the stored versions, the columns of STATE_FIELDS,
-    and when the attempts ran that their jobs' rows hold. All columns but the ids are as short as they may
-    be."""
-    rows = [job_saves.row for job_saves in batch]
+def _saved_columns(batch: Sequence[JobSaves], codec: ColumnCodec) -> list[list[Any]]:
+    """The columns of STATE_FIELDS, and when the attempts ran that their jobs' rows hold."""
     inlined = [job_saves.inlined_attempt for job_saves in batch]
-    columns = [
-        [job_saves.base_version for job_saves in batch],
-        *encode_columns(STATE_FIELDS, rows, POSTGRES_CODEC),
-        [None if attempt is None else attempt.started_at for attempt in inlined],
-        [None if attempt is None else attempt.finished_at for attempt in inlined],
+    began = [None if attempt is None else attempt.started_at for attempt in inlined]
+    ended = [None if attempt is None else attempt.finished_at for attempt in inlined]
+    return [
+        *encode_columns(STATE_FIELDS, [job_saves.row for job_saves in batch], codec),
+        *(_converted(moments, codec.encode_moment) for moments in (began, ended)),
     ]
-    return [[row.job_id for row in rows], *map(compact_repeats, columns)]
+
+
+def saves_to_arrays(batch: Sequence[JobSaves]) -> list[list[Any]]:
+    """The parameters of PostgreSQL's `save_jobs`: the ids, the stored versions and the columns to write. All
+    columns but the ids are as short as they may be."""
+    versions = [job_saves.base_version for job_saves in batch]
+    columns = versions, *_saved_columns(batch, POSTGRES_CODEC)
+    return [[job_saves.row.job_id for job_saves in batch], *map(compact_repeats, columns)]
+
+
+def saves_to_rows(batch: Sequence[JobSaves]) -> Iterable[tuple[Any, ...]]:
+    """The parameters of SQLite's `save_job`: the columns to write, and the id."""
+    ids = [str(job_saves.row.job_id) for job_saves in batch]
+    return zip(*_saved_columns(batch, SQLITE_CODEC), ids, strict=True) if batch else ()
 
 
 _NUMBER = attrgetter("job_id.int")  # locking in one order prevents deadlocks

@@ -116,7 +116,11 @@ def group_saves(saves: Iterable[Save]) -> list[JobSaves]:
         else:
             _append(job_saves, save.row)
         _attach(job_saves, save)
-    return [_mark_inlined_attempt(by_job[job_id]) for job_id in sorted(by_job, key=_NUMBER)]
+    batch = [by_job[job_id] for job_id in sorted(by_job, key=_NUMBER)]
+    for one in batch:
+        if one.attempts and is_inlined_in_job(one.row, one.attempts[-1]):
+            one.inlined_attempt = one.attempts[-1]
+    return batch
 
 
 def attempts_of(batch: Sequence[JobSaves]) -> list[AttemptRow]:
@@ -131,13 +135,6 @@ def attempts_of(batch: Sequence[JobSaves]) -> list[AttemptRow]:
 def dead_letters_of(batch: Sequence[JobSaves]) -> list[DeadLetter]:
     """The dead letters of all jobs."""
     return [dead_letter for job_saves in batch for dead_letter in job_saves.dead_letters]
-
-
-def _mark_inlined_attempt(job_saves: JobSaves) -> JobSaves:
-    """The saves, complete."""
-    if job_saves.attempts and is_inlined_in_job(job_saves.row, job_saves.attempts[-1]):
-        job_saves.inlined_attempt = job_saves.attempts[-1]
-    return job_saves
 
 
 def _append(job_saves: JobSaves, row: JobRow) -> None:

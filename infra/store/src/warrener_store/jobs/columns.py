@@ -19,10 +19,6 @@ from warrener_store.mapping import (
     decode_policy,
     decode_text,
     decode_texts,
-    encode_document,
-    encode_error,
-    encode_text,
-    encode_texts,
     fields_of_type,
     qualify,
 )
@@ -35,61 +31,15 @@ TEXTS = fields_of_type(JobRow, str)
 IDS = fields_of_type(JobRow, UUID)
 MOMENTS = fields_of_type(JobRow, datetime)
 MOSTLY_ONE = frozenset(
-    {
-        "job_type",
-        "queue",
-        "guarantee",
-        "policy",
-        "source",
-        "accepted_at",
-        "version",
-        "state",
-        "attempt",
-        "failures",
-        "losses",
-        "watchers",
-        "wake_at",
-        "dispatched_at",
-        "updated_at",
-    }
+    """
+    job_type queue guarantee policy source accepted_at version state attempt failures losses watchers wake_at
+    dispatched_at updated_at
+    """.split()  # noqa: SIM905 - a list of words is read as words
 )
 """The columns of a new job that hold one value in nearly every batch: PostgreSQL's `insert_jobs` takes it
 once."""
 _STATES = {state.value: state for state in JobState}
 _GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
-
-
-def state_to_row(row: JobRow, codec: ColumnCodec) -> tuple[Any, ...]:
-    """The values of STATE_FIELDS."""
-    moment = codec.encode_moment
-    return (
-        row.version,
-        row.state.value,
-        row.attempt,
-        row.failures,
-        row.losses,
-        encode_text(row.agent_id),
-        encode_texts(row.watchers) if row.watchers else "[]",
-        encode_text(row.cancel_reason),
-        moment(row.due_at),
-        moment(row.wake_at),
-        moment(row.dispatched_at),
-        moment(row.started_at),
-        moment(row.lease_until),
-        moment(row.finished_at),
-        row.progress,
-        encode_text(row.progress_note),
-        encode_document(row.result),
-        encode_error(row.error),
-        moment(row.updated_at),
-    )
-
-
-def run_times_to_row(attempt: AttemptRow | None, codec: ColumnCodec) -> tuple[Any, Any]:
-    """The columns `run_started_at` and `run_finished_at`, of the attempt in its job's row; or None."""
-    if attempt is None:
-        return None, None
-    return codec.encode_moment(attempt.started_at), codec.encode_moment(attempt.finished_at)
 
 
 def job_from_row(values: Sequence[Any], codec: ColumnCodec) -> JobRow:
@@ -135,7 +85,6 @@ SUCCEEDED_COLUMNS = (
 )
 """The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
 WORDS = {"job": JOB, "succeeded": qualify("job", SUCCEEDED_COLUMNS)}
-"""The meanings of words in braces of statements."""
 
 
 def succeeded_from_rows(

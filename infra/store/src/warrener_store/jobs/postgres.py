@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.batches import compact_columns, to_columns
+from warrener_store.batches import to_columns
 from warrener_store.databases.session import Rows
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import escape
@@ -57,13 +57,11 @@ class PostgresJobs(JobStore):
         batch = group_saves(saves)
         if not batch:
             return set()
-        attempts = (ATTEMPTS.to_row(row, POSTGRES_CODEC) for row in attempts_of(batch))
-        dead_letters = (NEW_DEAD_LETTERS.to_row(row, POSTGRES_CODEC) for row in dead_letters_of(batch))
         changed = await self._change(
             "save_jobs",
             *saves_to_arrays(batch),
-            *compact_columns(len(ATTEMPTS.columns), attempts),
-            *compact_columns(len(NEW_DEAD_LETTERS.columns), dead_letters),
+            *ATTEMPTS.to_arrays(attempts_of(batch)),
+            *NEW_DEAD_LETTERS.to_arrays(dead_letters_of(batch)),
         )
         return {row[0] for row in changed}
 

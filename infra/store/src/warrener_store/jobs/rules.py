@@ -10,7 +10,6 @@ IN_FLIGHT = tuple(
 )
 """The states from which a success ends the job."""
 WORDS = {"in_flight": ", ".join(f"'{state.value}'" for state in IN_FLIGHT)}
-"""The meanings of words in braces of statements."""
 MAX_WATCHERS = 8
 VERDICT = "done"
 """The verdict of a success; the statement `attempts_of` gives it to an attempt inlined in its job."""

@@ -4,35 +4,28 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, cast
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import encode
-from warrener_store.jobs.batch_columns import jobs_to_columns, successes_to_rows
+from warrener_store.jobs.batch_columns import jobs_to_columns, saves_to_rows, successes_to_rows
 from warrener_store.jobs.batches import (
     ExistingJobs,
-    JobSaves,
     attempts_of,
     dead_letters_of,
     group_saves,
     resolve_in_order,
 )
-from warrener_store.jobs.columns import (
-    ATTEMPTS,
-    JOB_COLUMNS,
-    run_times_to_row,
-    state_to_row,
-    succeeded_from_rows,
-)
+from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import merge_watchers
 from warrener_store.jobs.store import JobStore
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_texts
 
+_text = SQLITE_CODEC.encode_moment
 _ID, _KEY, _TYPE, _QUEUE, _STATE = map(
     JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "queue", "state")
 )
@@ -69,7 +62,7 @@ class SqliteJobs(JobStore, TransactionalSession):
         async with self._writing() as transaction:
             found = {UUID(row[0]): row for row in await transaction.query("saveable_jobs", judged)}
             applied = [job_saves for job_saves in batch if job_saves.row.job_id in found]
-            await transaction.run("save_job", (_save_to_row(job_saves) for job_saves in applied))
+            await transaction.run("save_job", saves_to_rows(applied))
             attempts = (ATTEMPTS.to_row(row, SQLITE_CODEC) for row in attempts_of(applied))
             await transaction.run("insert_attempt", attempts)
             dead_letters = (NEW_DEAD_LETTERS.to_row(row, SQLITE_CODEC) for row in dead_letters_of(applied))
@@ -140,15 +133,3 @@ class SqliteJobs(JobStore, TransactionalSession):
             )
             await transaction.run("set_watchers", watched)
         return {UUID(row[0]) for row in live}
-
-
-def _save_to_row(job_saves: JobSaves) -> tuple[Any, ...]:
-    return (
-        *state_to_row(job_saves.row, SQLITE_CODEC),
-        *run_times_to_row(job_saves.inlined_attempt, SQLITE_CODEC),
-        str(job_saves.row.job_id),
-    )
-
-
-def _text(moment: datetime) -> str:
-    return cast("str", SQLITE_CODEC.encode_moment(moment))

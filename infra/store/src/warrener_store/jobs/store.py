@@ -16,14 +16,7 @@ from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import unescape
 from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
-from warrener_store.jobs.job_search import (
-    MAX_ALIKE,
-    MAX_SOURCES,
-    MIN_LENGTH,
-    id_part,
-    ids_that_begin,
-    newest_named,
-)
+from warrener_store.jobs.job_search import MIN_LENGTH, id_part, is_named
 from warrener_store.jobs.list_query import JobPosition, job_list_query, position_of
 from warrener_store.jobs.rows import AttemptRow, Inserted, JobFilter, JobRow, Save, StateCount
 from warrener_store.jobs.views import (
@@ -38,7 +31,15 @@ from warrener_store.jobs.views import (
     SucceededJob,
     Success,
 )
-from warrener_store.mapping import decode_policy, encode_text
+from warrener_store.mapping import RowMapper, encode_text
+
+_STATE_COUNTS = RowMapper(StateCount)
+_QUEUE_HEADS = RowMapper(QueueHead)
+_QUEUED_GROUPS = RowMapper(QueuedGroup)
+_QUEUED_JOBS = RowMapper(QueuedJob)
+_MAX_SOURCES = 10_000
+_MAX_ALIKE = 1_000
+"""Ids that are compared of those with the same eight characters at the end."""
 
 
 class JobLists(SqlSession):
@@ -57,31 +58,29 @@ class JobLists(SqlSession):
         For the next page pass the id of the last job of this one as `before`: the list continues right after
         that job, whatever was accepted since. Raises UnknownJob if the store has no job by that id.
         """
-        text, parameters = job_list_query(which, await self._position(which.before), self.codec)
+        before: JobPosition | None = None
+        if which.before is not None:  # it never moves, so it may be read before the list
+            found = await self._query("accepted_at", self.codec.encode_id(which.before))
+            before = position_of(which.before, self.codec.decode_moment(found[0][0]) if found else None)
+        text, parameters = job_list_query(which, before, self.codec)
         return self._jobs(await self._query_text(text, parameters))
 
     async def find_jobs(self, text: str, limit: int) -> list[JobRow]:
         """The jobs that a text names, the last accepted first: by the beginning or the end of the id (eight
         characters or more), by the id that the requester chose, or by the idempotency key. Goes by indexes
         alone."""
-        sources = await self._query("derived_sources", MAX_SOURCES)
+        sources = await self._query("derived_sources", _MAX_SOURCES)
         job_ids = {job_id_of(unescape(source), text) for (source,) in sources}
         if (part := id_part(text)) is not None:
-            first, last = map(self.codec.encode_id, ids_that_begin(part))
+            first, last = (self.codec.encode_id(UUID(part.ljust(32, digit))) for digit in "0f")
             alike = [
                 *await self._query("job_ids_between", first, last, limit),
-                *await self._query("job_ids_by_end", part[-MIN_LENGTH:], MAX_ALIKE),
+                *await self._query("job_ids_by_end", part[-MIN_LENGTH:], _MAX_ALIKE),
             ]
             job_ids |= {self.codec.decode_id(job_id) for (job_id,) in alike}
         found = await self._query("jobs_by_id_or_key", self._ids(job_ids), self._names([text]))
-        return newest_named(self._jobs(found), text, limit)
-
-    async def _position(self, job_id: UUID | None) -> JobPosition | None:
-        """The position of this job. It never moves, so it may be read before the list."""
-        if job_id is None:
-            return None
-        found = await self._query("accepted_at", self.codec.encode_id(job_id))
-        return position_of(job_id, self.codec.decode_moment(found[0][0]) if found else None)
+        named = [row for row in self._jobs(found) if is_named(row, text)]
+        return sorted(named, key=lambda row: (row.accepted_at, row.job_id), reverse=True)[:limit]
 
     async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
         """The attempts of these jobs that are over, by job and number."""
@@ -89,12 +88,7 @@ class JobLists(SqlSession):
 
     async def count_jobs(self) -> list[StateCount]:
         """The number of jobs of each type in each queue and state, counted as jobs change."""
-        return [
-            StateCount(
-                job_type=unescape(job_type), queue=unescape(queue), state=JobState(state), jobs=int(jobs)
-            )
-            for job_type, queue, state, jobs in await self._query("count_jobs")
-        ]
+        return await self._rows(_STATE_COUNTS, "count_jobs")
 
     def _jobs(self, found: Rows) -> list[JobRow]:
         return [job_from_row(values, self.codec) for values in found]
@@ -186,26 +180,19 @@ class QueuedJobs(SqlSession):
 
     async def queue_heads(self) -> list[QueueHead]:
         """Every queue that has queued jobs, by name."""
-        return [
-            QueueHead(unescape(queue), self.codec.decode_moment(oldest), bool(unpublished))
-            for queue, oldest, unpublished in await self._query("queue_heads")
-        ]
+        return await self._rows(_QUEUE_HEADS, "queue_heads")
 
     async def queued_groups(self, queue: str, settled: datetime, limit: int) -> list[QueuedGroup]:
         """Count the published queued jobs of `queue`, the first dispatched first, at most `limit` of them;
         `settled` are those dispatched until then."""
         parameters = encode_text(queue), self.codec.encode_moment(settled), limit
-        return [
-            QueuedGroup(unescape(job_type), decode_policy(policy), jobs, int(old))
-            for job_type, policy, jobs, old in await self._query("queued_groups", *parameters)
-        ]
+        return await self._rows(_QUEUED_GROUPS, "queued_groups", *parameters)
 
     async def oldest_queued(self, queue: str, until: datetime, limit: int) -> list[QueuedJob]:
         """The published queued jobs of `queue` that were dispatched until then, the first dispatched
         first."""
-        codec = self.codec
-        found = await self._query("oldest_queued", encode_text(queue), codec.encode_moment(until), limit)
-        return [QueuedJob(codec.decode_id(job_id), codec.decode_moment(at)) for job_id, at in found]
+        parameters = encode_text(queue), self.codec.encode_moment(until), limit
+        return await self._rows(_QUEUED_JOBS, "oldest_queued", *parameters)
 
     async def unpublished_jobs(
         self, queue: str, until: datetime, limit: int, *, after: UUID = FIRST_ID
@@ -256,24 +243,16 @@ class RunningAttempts(SqlSession):
         # Two statements, each by its own index.
         theirs = await self._query("running_of", self._names(owners)) if owners else ()
         named = await self._query("running_among", self._ids(job_ids)) if job_ids else ()
-        return {one.job_id: one for one in self._running((*theirs, *named))}
+        id_of, moment = self.codec.decode_id, self.codec.decode_moment
+        running = [
+            RunningAttemptRow(id_of(job_id), attempt, unescape(owner), moment(lease_until), bool(cancelled))
+            for job_id, attempt, owner, lease_until, cancelled in (*theirs, *named)
+        ]
+        return {one.job_id: one for one in running}
 
     async def lost_attempts(self, agent_id: str, limit: int) -> list[AttemptRow]:
         """The attempts that were lost with this agent, the last lost first."""
         return await self._rows(ATTEMPTS, "lost_attempts", encode_text(agent_id), limit)
-
-    def _running(self, found: Rows) -> list[RunningAttemptRow]:
-        codec = self.codec
-        return [
-            RunningAttemptRow(
-                codec.decode_id(job_id),
-                attempt,
-                unescape(owner),
-                codec.decode_moment(lease_until),
-                bool(cancelled),
-            )
-            for job_id, attempt, owner, lease_until, cancelled in found
-        ]
 
 
 class CancelledTrees(SqlSession):

@@ -136,4 +136,3 @@ _JOBS = """job.finished_at < $1
 """The condition that a job may be deleted: it ended before $1, and was accepted before $2 if it has a key.
 OFFSET 0 makes PostgreSQL look references up job by job, by an index, rather than read a whole table."""
 WORDS = {"prunable": _JOBS}
-"""The meanings of words in braces of statements."""

@@ -41,17 +41,7 @@ SCHEDULES = RowMapper(ScheduleRow, kinds={"definition": ColumnKind(encode_defini
 """All columns but the name, which is part of the definition."""
 SCHEDULE_COLUMNS = ("name", *SCHEDULES.columns)
 PROGRESS = RowMapper(
-    ScheduleRow,
-    (
-        "zone_version",
-        "next_at",
-        "wake_at",
-        "last_nominal_at",
-        "runs",
-        "waiting",
-        "last_job_id",
-        "last_fired_at",
-    ),
+    ScheduleRow, "zone_version next_at wake_at last_nominal_at runs waiting last_job_id last_fired_at"
 )
 """The columns that a decision writes."""
 TICKS = RowMapper(TickRow)
@@ -72,7 +62,6 @@ WORDS = {
     "arrival": qualify("arrival", ARRIVALS.columns),
     "newest": str(MAX_RUNS_EXAMINED),
 }
-"""The meanings of words in braces of statements."""
 
 
 def schedule_to_row(row: ScheduleRow, codec: ColumnCodec) -> tuple[Any, ...]:

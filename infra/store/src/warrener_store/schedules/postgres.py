@@ -1,7 +1,7 @@
 """Schedules in PostgreSQL: no lock outlives a statement. A decision is saved if its schedule has not changed
 since it was read."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
@@ -26,7 +26,6 @@ from warrener_store.schedules.columns import (
 from warrener_store.schedules.rows import (
     MAX_RUNS_EXAMINED,
     PORTION,
-    Advance,
     ArrivalRow,
     DueSchedule,
     ScheduleRow,
@@ -52,10 +51,7 @@ class PostgresSchedules(Schedules):
         values = compact_columns(
             len(SCHEDULE_COLUMNS), (schedule_to_row(row, POSTGRES_CODEC) for row in latest)
         )
-        expected = (one for row in latest if (one := expectation_of(row)) is not None)
-        watches = compact_columns(
-            len(EXPECTATIONS.columns), (EXPECTATIONS.to_row(one, POSTGRES_CODEC) for one in expected)
-        )
+        watches = EXPECTATIONS.to_arrays(filter(None, map(expectation_of, latest)))
         return {row[0] for row in await self._change("put_schedules", *values, *watches)}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
@@ -66,8 +62,11 @@ class PostgresSchedules(Schedules):
         versions = {one.row.name: values[-1] for one, values in zip(due, found, strict=True)}
         advances = decide(await self._with_arrivals(due))
         ticks = [tick for advance in advances for tick in advance.ticks]
-        progress = _advanced((advance.row for advance in advances), versions)
-        settled = _settled(advances)
+        rows = sorted((advance.row for advance in advances), key=attrgetter("name"))
+        values = [(row.name, *PROGRESS.to_row(row, POSTGRES_CODEC), versions[row.name]) for row in rows]
+        progress = _compact(_ADVANCED_ALIKE, compact_columns(len(_ADVANCED), values))
+        outcomes = (one for advance in advances for one in advance.settled)
+        settled = ARRIVAL_OUTCOMES.to_arrays(outcomes)
         saved = await self._change("advance_schedules", *progress, *_ticks(ticks), *settled)
         stored_keys = {(row[0], row[1]) for row in saved}
         return [tick for tick in ticks if tick.key in stored_keys]
@@ -116,27 +115,11 @@ class PostgresTriggers(Triggers):
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         if rows:
-            values = (ARRIVALS.to_row(row, POSTGRES_CODEC) for row in rows)
-            await self._change("add_arrivals", *compact_columns(len(ARRIVALS.columns), values))
-
-
-def _advanced(rows: Iterable[ScheduleRow], versions: Mapping[str, int]) -> list[list[Any]]:
-    values = (
-        (row.name, *PROGRESS.to_row(row, POSTGRES_CODEC), versions[row.name])
-        for row in sorted(rows, key=attrgetter("name"))
-    )
-    return _compact(_ADVANCED_ALIKE, compact_columns(len(_ADVANCED), values))
-
-
-def _settled(advances: Sequence[Advance]) -> list[list[Any]]:
-    outcomes = (one for advance in advances for one in advance.settled)
-    rows = (ARRIVAL_OUTCOMES.to_row(one, POSTGRES_CODEC) for one in outcomes)
-    return compact_columns(len(ARRIVAL_OUTCOMES.columns), rows)
+            await self._change("add_arrivals", *ARRIVALS.to_arrays(rows))
 
 
 def _ticks(ticks: Sequence[TickRow]) -> list[list[Any]]:
-    rows = (TICKS.to_row(tick, POSTGRES_CODEC) for tick in _firsts(ticks).values())
-    return _compact(_TICKS_ALIKE, compact_columns(len(TICKS.columns), rows))
+    return _compact(_TICKS_ALIKE, TICKS.to_arrays(_firsts(ticks).values()))
 
 
 def _firsts(ticks: Sequence[TickRow]) -> dict[tuple[str, datetime], TickRow]:

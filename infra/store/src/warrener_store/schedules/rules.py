@@ -1,10 +1,9 @@
 """The rules by which a schedule is overdue, over, watched, or waits for events. Pure."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from warrener_contracts.triggers import TriggerRule
-from warrener_store.schedules.rows import EXAMINED_SCHEDULES, OldTicks, ScheduleRow, TickRow, WatchRow
+from warrener_store.schedules.rows import ScheduleRow, WatchRow
 
 SLACK = timedelta(seconds=20)
 """Added to a schedule's grace if its owner has set no limit."""
@@ -49,10 +48,3 @@ def expectation_of(row: ScheduleRow) -> WatchRow | None:
 def is_triggered(row: ScheduleRow) -> bool:
     """True if the schedule waits for events in place of times. The statement `waiting_schedules` agrees."""
     return isinstance(row.definition.rule, TriggerRule)
-
-
-def page_of_old_ticks(after: str, names: Sequence[str], ticks: list[TickRow], limit: int) -> OldTicks:
-    """The page of these schedules, the next ones after `after`, each with at most `limit` ticks."""
-    if len(ticks) >= limit:  # one of them may have more
-        return OldTicks(ticks, after)
-    return OldTicks(ticks, names[-1] if len(names) == EXAMINED_SCHEDULES else None)

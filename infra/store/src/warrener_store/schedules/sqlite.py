@@ -36,6 +36,8 @@ from warrener_store.schedules.rows import (
 from warrener_store.schedules.rules import expectation_of, is_triggered
 from warrener_store.schedules.store import Decide, Schedules, TickRetention, Triggers, Watches
 
+_text = SQLITE_CODEC.encode_moment
+
 
 class SqliteSchedules(Schedules, TransactionalSession):
     """Schedules, ticks and declarations."""
@@ -86,12 +88,7 @@ class SqliteWatches(Watches, TickRetention, TransactionalSession):
     """Expectations of schedules, and old ticks."""
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
-        question = ("due_watches", _text(now), limit)
-        if not await self._query(*question):
-            return []  # most calls find nothing, and need not wait for the writer
-        async with self._writing() as transaction:
-            due = await transaction.query(*question)
-            await transaction.run("claim_watch", [(values[0], _text(until)) for values in due])
+        due = await self._claim(("due_watches", _text(now), limit), "claim_watches", _text(until))
         return [await self._watched(values, until) for values in due]
 
     async def _watched(self, values: Sequence[Any], until: datetime) -> WatchedSchedule:
@@ -164,18 +161,14 @@ async def _save_progress(transaction: WriteTransaction, advances: Sequence[Advan
 async def _put(transaction: WriteTransaction, ticks: Sequence[TickRow]) -> list[TickRow]:
     """Store these; returns those that are new, or that were waiting before."""
     held = {(row[0], row[1]): row[2] for row in await transaction.query("decided_ticks", _keys(ticks))}
-    stored = [tick for tick in ticks if _changes(tick, held.get((tick.schedule, _text(tick.nominal_at))))]
+    stored: list[TickRow] = []
+    for tick in ticks:
+        status = held.get((tick.schedule, _text(tick.nominal_at)))
+        if status is None or (status == TickStatus.WAITING and tick.status is not TickStatus.WAITING):
+            stored.append(tick)
     await transaction.run("put_tick", (TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
     return stored
 
 
-def _changes(tick: TickRow, held: str | None) -> bool:
-    return held is None or (held == TickStatus.WAITING and tick.status is not TickStatus.WAITING)
-
-
 def _keys(ticks: Sequence[TickRow]) -> str:
     return encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
-
-
-def _text(moment: datetime) -> str:
-    return str(SQLITE_CODEC.encode_moment(moment))

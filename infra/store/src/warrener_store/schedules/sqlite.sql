@@ -147,9 +147,9 @@ WHERE watch.check_at <= ?1
 ORDER BY watch.check_at, watch.name
 LIMIT ?2
 
--- name: claim_watch
--- Claim a watched schedule.
-UPDATE warrener_schedule_watches SET check_at = ?2 WHERE name = ?1
+-- name: claim_watches
+-- Claim watched schedules that were found due. One writer at a time, so no two claim the same.
+UPDATE warrener_schedule_watches SET check_at = ?2 WHERE name IN (SELECT value FROM json_each(?1))
 
 -- name: newest_runs
 -- The newest ticks of a schedule since a nominal time, with the ends of their jobs.

@@ -2,7 +2,7 @@
 (`postgres.py`, `sqlite.py`).
 
 A tick is unique by schedule and nominal time. So it is decided once, whatever the number of schedulers.
-Suites: `tests/conformance/test_schedule*.py`, `test_triggers.py`, `test_tick_retention.py`.
+Suites: `tests/conformance/test_schedule*.py`, `test_triggers.py`, `test_ticks.py`.
 """
 
 from abc import abstractmethod
@@ -38,7 +38,7 @@ from warrener_store.schedules.rows import (
     WatchedSchedule,
     WatchRow,
 )
-from warrener_store.schedules.rules import is_triggered, page_of_old_ticks
+from warrener_store.schedules.rules import is_triggered
 
 _NO_LIMIT = 2**63 - 1
 REMOVED = "the schedule was removed while the tick waited"
@@ -245,7 +245,9 @@ class TickRetention(SqlSession):
         names = [str(row[0]) for row in named]
         found = await self._old_ticks_of(names, before, newest, limit) if names else ()
         ticks = [TICKS.from_row(values, self.codec) for values in found]
-        return page_of_old_ticks(after, names, ticks, limit)
+        if len(ticks) >= limit:  # one of these schedules may have more
+            return OldTicks(ticks, after)
+        return OldTicks(ticks, names[-1] if len(names) == EXAMINED_SCHEDULES else None)
 
     @abstractmethod
     async def _old_ticks_of(

@@ -1,4 +1,4 @@
-"""Sessions in both databases. Suite: `tests/conformance/test_store_sessions.py`."""
+"""Sessions in both databases. Suite: `tests/conformance/test_store_console.py`."""
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
@@ -7,7 +7,6 @@ from warrener_store.sessions.rows import SessionRow
 
 SESSIONS = RowMapper(SessionRow)
 WORDS = {"session": ", ".join(SESSIONS.columns)}
-"""The meanings of words in braces of statements."""
 
 
 class SessionStore(SqlSession):

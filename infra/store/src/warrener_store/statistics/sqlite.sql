@@ -1,6 +1,6 @@
 -- name: recent_ends
 -- The number of jobs that ended in each minute since a moment.
-SELECT job_type, state, substr(finished_at, 1, 16) AS minute, count(*) AS jobs
+SELECT job_type, state, substr(finished_at, 1, 16) || ':00Z' AS minute, count(*) AS jobs
 FROM warrener_jobs INDEXED BY warrener_jobs_ended
 WHERE finished_at IS NOT NULL AND finished_at > ?1
 GROUP BY job_type, state, minute

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from warrener_contracts.state_machine import JobState
-from warrener_store.batches import to_columns
 from warrener_store.databases.session import SqlSession
 from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.encoding import decode, unescape
@@ -35,6 +33,7 @@ CAUSE_BUCKETS = RowMapper(CauseBucket)
 DEPLOYS = RowMapper(Deploy)
 AGENT_VERSIONS = RowMapper(AgentVersion)
 POSITIONS = RowMapper(RollupPosition)
+_RECENT_ENDS = RowMapper(RecentEnds)
 ENDED_JOBS = RowMapper(
     EndedJob, [field.name for field in fields(EndedJob) if field.name not in {"error_type", "message"}]
 )
@@ -44,7 +43,6 @@ WORDS = {
     "deploy": ", ".join(DEPLOYS.columns),
     "agent_version": ", ".join(AGENT_VERSIONS.columns),
 }
-"""The meanings of words in braces of statements."""
 FAR_AWAY = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -65,11 +63,6 @@ class Statistics(SqlSession):
     """
 
     @abstractmethod
-    async def recent_ends(self, since: datetime) -> list[RecentEnds]:
-        """Count the jobs that ended after a moment, by type, state and minute. Reads them all: `since` must
-        be recent."""
-
-    @abstractmethod
     async def add_statistics(
         self, position: RollupPosition, buckets: Sequence[SeriesBucket], causes: Sequence[CauseBucket]
     ) -> bool:
@@ -78,6 +71,11 @@ class Statistics(SqlSession):
         Applies only if the stored revision is the one before. So of two supervisors one is first, and a
         repeat after a crash counts no job twice.
         """
+
+    async def recent_ends(self, since: datetime) -> list[RecentEnds]:
+        """Count the jobs that ended after a moment, by type, state and minute. Reads them all: `since` must
+        be recent."""
+        return await self._rows(_RECENT_ENDS, "recent_ends", self.codec.encode_moment(since))
 
     async def rollup_position(self) -> RollupPosition:
         """How far jobs are rolled up; the default one before the first step."""
@@ -89,11 +87,8 @@ class Statistics(SqlSession):
         codec = self.codec
         place = codec.encode_moment(after.finished_at), codec.encode_id(after.job_id)
         found = await self._query("ended_jobs", *place, codec.encode_moment(until), limit)
-        return [self._ended_job(values) for values in found]
-
-    def _ended_job(self, values: Sequence[Any]) -> EndedJob:
-        error_type, message = _read_error(values[len(ENDED_JOBS.columns)])
-        return replace(ENDED_JOBS.from_row(values, self.codec), error_type=error_type, message=message)
+        jobs = ((ENDED_JOBS.from_row(values, codec), _read_error(values[-1])) for values in found)
+        return [replace(job, error_type=error_type, message=message) for job, (error_type, message) in jobs]
 
     async def series(self, which: SeriesQuery) -> list[SeriesBucket]:
         """These buckets, by name, time and version."""
@@ -170,20 +165,9 @@ class PostgresStatistics(Statistics):
     async def add_statistics(
         self, position: RollupPosition, buckets: Sequence[SeriesBucket], causes: Sequence[CauseBucket]
     ) -> bool:
-        series = to_columns(
-            len(SERIES_BUCKETS.columns), [SERIES_BUCKETS.to_row(bucket, POSTGRES_CODEC) for bucket in buckets]
-        )
-        dead = to_columns(
-            len(CAUSE_BUCKETS.columns), [CAUSE_BUCKETS.to_row(cause, POSTGRES_CODEC) for cause in causes]
-        )
+        series, dead = SERIES_BUCKETS.to_arrays(buckets), CAUSE_BUCKETS.to_arrays(causes)
         place = POSITIONS.to_row(position, POSTGRES_CODEC)
         return bool(await self._change("add_statistics", *place, *series, *dead))
-
-    async def recent_ends(self, since: datetime) -> list[RecentEnds]:
-        return [
-            RecentEnds(job_type=unescape(job_type), state=JobState(state), minute=minute, jobs=jobs)
-            for job_type, state, minute, jobs in await self._query("recent_ends", since)
-        ]
 
 
 class SqliteStatistics(Statistics, TransactionalSession):
@@ -202,15 +186,3 @@ class SqliteStatistics(Statistics, TransactionalSession):
                 "put_cause", [CAUSE_BUCKETS.to_row(cause, SQLITE_CODEC) for cause in causes]
             )
         return True
-
-    async def recent_ends(self, since: datetime) -> list[RecentEnds]:
-        found = await self._query("recent_ends", SQLITE_CODEC.encode_moment(since))
-        return [
-            RecentEnds(
-                job_type=unescape(job_type),
-                state=JobState(state),
-                minute=datetime.fromisoformat(minute).replace(tzinfo=UTC),
-                jobs=jobs,
-            )
-            for job_type, state, minute, jobs in found
-        ]

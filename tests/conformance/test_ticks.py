@@ -1,7 +1,7 @@
-"""What is expected of schedules, alike in every store."""
+"""Ticks after their time, alike in every store: backfill, expectations, and the bounded history."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,8 +10,65 @@ from tests.store_rows import NOON, after, died, running_job, succeeded
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
-from warrener_store.schedules.rows import ScheduleRow, WatchedSchedule, WatchRow
+from warrener_store.schedules.rows import (
+    EXAMINED_SCHEDULES,
+    OldTicks,
+    ScheduleRow,
+    TickRow,
+    WatchedSchedule,
+    WatchRow,
+)
+from warrener_store.schedules.store import REMOVED
 from warrener_store.store import Store
+
+
+def passed_over(seconds: float, status: TickStatus = TickStatus.SKIPPED) -> TickRow:
+    return tick(seconds=seconds, status=status, job_id=None, wake_at=None, request=None, reason="paused")
+
+
+def backfilled(seconds: float) -> TickRow:
+    return tick(seconds=seconds, status=TickStatus.CAUGHT_UP, reason="backfilled", wake_at=after(999))
+
+
+async def test_ticks_without_a_job_are_backfilled_and_those_with_one_stay(store: Store) -> None:
+    await store.put_schedules([schedule()])
+    fired, waits = tick(seconds=1), passed_over(3, TickStatus.WAITING)
+    await store.add_ticks([fired, passed_over(2), waits, passed_over(4, TickStatus.COALESCED)])
+    ticks = [backfilled(seconds) for seconds in range(5)]
+    stored = await store.add_ticks(ticks)
+    assert sorted(row.nominal_at for row in stored) == [after(0), after(2), after(4)]
+    assert await store.ticks_of("hourly", begin=after(0), end=after(4)) == [
+        ticks[4],
+        waits,
+        ticks[2],
+        fired,
+        ticks[0],
+    ]
+    assert await store.add_ticks([backfilled(seconds) for seconds in range(5)]) == []
+    assert await store.add_ticks([]) == []
+
+
+async def test_of_two_of_one_nominal_time_the_first_counts(store: Store) -> None:
+    first, second = backfilled(1), replace(backfilled(1), job_id=uuid4())
+    assert await store.add_ticks([first, second]) != []
+    (held,) = await store.ticks_of("hourly", begin=after(0), end=after(9))
+    assert held.job_id == first.job_id
+
+
+async def test_a_span_has_both_its_ends_and_no_other_schedule(store: Store) -> None:
+    await store.add_ticks([tick(seconds=seconds) for seconds in range(5)])
+    await store.add_ticks([tick("other", seconds=2)])
+    found = await store.ticks_of("hourly", None, begin=after(1), end=after(3))
+    assert [row.nominal_at for row in found] == [after(3), after(2), after(1)]
+    found = await store.ticks_of("hourly", 2, end=after(3))
+    assert [row.nominal_at for row in found] == [after(3), after(2)]
+
+
+async def test_they_are_published_when_their_time_has_come(store: Store) -> None:
+    await store.add_ticks([replace(backfilled(n), wake_at=after(100 + n)) for n in range(3)])
+    assert await store.next_schedule_wake() == after(100)
+    claimed = await store.claim_ticks(after(101), after(200), 10)
+    assert sorted(row.nominal_at for row in claimed) == [after(0), after(1)]
 
 
 def expecting(name: str = "hourly", seconds: float = 0, **choices: Any) -> ScheduleRow:
@@ -138,3 +195,76 @@ class TestQuestions:
             await fired(store, seconds, state)
         assert await store.last_success("hourly") == after(2)
         assert await store.last_success("other") is None
+
+
+NAMES = ("hourly", "yearly")
+
+
+def over(name: str = "hourly", seconds: float = 0, status: TickStatus = TickStatus.FIRED) -> TickRow:
+    return tick(name, seconds, status=status, wake_at=None, request=None)
+
+
+async def deleted(store: Store, before: datetime, newest: int, limit: int) -> int:
+    page = await store.old_ticks("", before, newest, limit)
+    there = {one.key: one for name in NAMES for one in await store.ticks_of(name)}
+    assert [there[one.key] for one in page.ticks] == page.ticks, "they are found as they are kept"
+    assert await store.delete_ticks([one.key for one in page.ticks]) == len(page.ticks)
+    assert page.after == ("" if len(page.ticks) >= limit else None), "a schedule may have more"
+    return len(page.ticks)
+
+
+async def test_old_ticks_are_forgotten_in_portions_and_the_newest_stay(store: Store) -> None:
+    await store.add_ticks([over(seconds=n) for n in range(10)] + [over("yearly"), over("yearly", 1)])
+    assert await deleted(store, after(8), 3, 4) == 4
+    assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(n) for n in range(9, 3, -1)]
+    assert await deleted(store, after(8), 3, 4) == 3
+    assert await deleted(store, after(8), 3, 4) == 0
+    assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(9), after(8), after(7)]
+    assert len(await store.ticks_of("yearly")) == 2, "the newest of each stay, however old"
+
+
+async def test_what_is_younger_stays(store: Store) -> None:
+    await store.add_ticks([over(seconds=n) for n in range(6)])
+    assert await deleted(store, after(2), 1, 100) == 2
+    assert len(await store.ticks_of("hourly")) == 4
+
+
+async def test_what_waits_or_is_not_known_to_be_published_is_never_forgotten(store: Store) -> None:
+    waiting = over(seconds=1, status=TickStatus.WAITING)
+    unpublished = tick(seconds=2)
+    await store.add_ticks([over(), waiting, unpublished, over(seconds=3), over(seconds=4)])
+    assert await deleted(store, after(100), 1, 100) == 2
+    remaining = [one.nominal_at for one in await store.ticks_of("hourly")]
+    assert remaining == [after(4), after(2), after(1)]
+
+
+async def test_the_schedules_that_have_ticked_are_examined_one_after_the_other(store: Store) -> None:
+    assert await store.old_ticks("", after(9), 1, 2) == OldTicks([])
+    names = [f"s{number:03}" for number in range(EXAMINED_SCHEDULES + 2)]
+    await store.add_ticks([over(name, seconds) for name in names for seconds in range(2)])
+    first = await store.old_ticks("", after(9), 1, 1000)
+    assert [one.schedule for one in first.ticks] == names[:EXAMINED_SCHEDULES]
+    assert first.after == names[EXAMINED_SCHEDULES - 1]
+    last = await store.old_ticks(names[EXAMINED_SCHEDULES - 1], after(9), 1, 1000)
+    assert ([one.schedule for one in last.ticks], last.after) == (names[EXAMINED_SCHEDULES:], None)
+    assert await store.old_ticks(names[-1], after(9), 1, 1000) == OldTicks([])
+
+
+async def test_a_removed_schedule_leaves_no_tick_that_waits(store: Store) -> None:
+    await store.put_schedules([schedule(waiting=1)])
+    await store.add_ticks(
+        [over(), over(seconds=1, status=TickStatus.WAITING), over("other", status=TickStatus.WAITING)]
+    )
+    await store.remove_schedules(["hourly"], after(60))
+    left, fired = await store.ticks_of("hourly")
+    assert (left.status, left.reason, left.decided_at) == (TickStatus.SKIPPED, REMOVED, after(60))
+    assert fired.status is TickStatus.FIRED
+    assert [one.status for one in await store.ticks_of("other")] == [TickStatus.WAITING]
+
+
+async def test_what_waits_by_now_is_not_deleted(store: Store) -> None:
+    await store.add_ticks([over(), over(seconds=1)])
+    unpublished = tick(seconds=2)
+    await store.add_ticks([unpublished])
+    assert await store.delete_ticks([over().key, unpublished.key, ("unknown", after(0))]) == 1
+    assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(2), after(1)]

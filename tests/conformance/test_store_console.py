@@ -1,7 +1,7 @@
-"""What every store must answer to the pages of the console: lists with a limit, and the runs of schedules."""
+"""What the console stores and lists, alike in every store: actions, sessions, and pages with a limit."""
 
 from dataclasses import replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from tests.conformance.test_schedules import schedule, tick
 from tests.store_rows import (
@@ -12,6 +12,7 @@ from tests.store_rows import (
     died,
     parked_message,
     raised_incident,
+    recorded_action,
     running_job,
     succeeded,
 )
@@ -20,10 +21,100 @@ from warrener_contracts.events import TickStatus
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
+from warrener_store.audit.rows import AuditFilter, AuditOutcome, AuditRecord
 from warrener_store.incidents.rows import IncidentFilter, IncidentPosition
 from warrener_store.jobs.rows import AttemptOutcome, Save
 from warrener_store.parked.rows import BEGINNING, ParkedAt, ParkedFilter
 from warrener_store.schedules.rows import ScheduleFilter, ScheduleRow
+from warrener_store.sessions.rows import SessionRow
+
+
+async def test_an_action_is_recorded_before_its_end_which_is_stored_once_and_never_changed(
+    store: Store,
+) -> None:
+    record = recorded_action()
+    await store.record_action(record)
+    assert await store.audit_records() == [record]
+    assert (record.outcome, record.completed_at) == (AuditOutcome.REQUESTED, None)
+    assert await store.complete_action(record.record_id, AuditOutcome.REFUSED, "the job is over", after(1))
+    assert not await store.complete_action(record.record_id, AuditOutcome.ACCEPTED, "no", after(2))
+    await store.record_action(replace(record, actor="mallory"))
+    assert await store.audit_records() == [
+        replace(record, outcome=AuditOutcome.REFUSED, sentence="the job is over", completed_at=after(1))
+    ]
+    assert not await store.complete_action(uuid4(), AuditOutcome.ACCEPTED, "no such record", after(2))
+
+
+async def test_texts_come_back_as_they_went_whatever_they_hold(store: Store) -> None:
+    odd = "'; DROP TABLE warrener_audit; -- \x00 \x1a \ud800 é 🐇 <script>"
+    record = recorded_action(odd, actor=odd, reason=odd, action=odd, address=odd)
+    await store.record_action(record)
+    assert await store.complete_action(record.record_id, AuditOutcome.FAILED, odd, after(1))
+    (found,) = await store.audit_records(AuditFilter(actor=odd, action=odd, subject=odd))
+    assert (found.reason, found.address, found.sentence) == (odd, odd, odd)
+
+
+async def test_records_come_newest_first_in_pages_that_miss_none_of_the_same_moment(store: Store) -> None:
+    records = [
+        recorded_action(f"job {number}", record_id=UUID(int=number + 1), recorded_at=after(number // 3))
+        for number in range(8)
+    ]
+    for record in records[4:] + records[:4]:
+        await store.record_action(record)
+    found: list[AuditRecord] = []
+    while page := await store.audit_records(limit=3, after=found[-1].position if found else None):
+        found += page
+    assert found == records[::-1]
+
+
+async def test_records_are_selected_by_who_what_and_subject(store: Store) -> None:
+    ada = recorded_action("job 1", recorded_at=after(1))
+    grace = recorded_action("job 1", actor="grace", recorded_at=after(2))
+    paused = recorded_action("nightly", actor="grace", action="schedule.pause", recorded_at=after(3))
+    for record in (ada, grace, paused):
+        await store.record_action(record)
+    for which, expected in (
+        (AuditFilter(actor="grace"), [paused, grace]),
+        (AuditFilter(action="job.cancel"), [grace, ada]),
+        (AuditFilter(subject="job 1"), [grace, ada]),
+        (AuditFilter(actor="grace", action="job.cancel", subject="job 1"), [grace]),
+        (AuditFilter(actor=""), []),
+    ):
+        assert await store.audit_records(which) == expected
+    assert await store.audit_records(AuditFilter(subject="job 1"), after=grace.position) == [ada]
+
+
+ADA = SessionRow(
+    session_key="a1",
+    actor="ada \x00 \ud800 🐇",
+    role="operator",
+    method="oidc",
+    credential="https://login.example#ada",
+    opened_at=NOON,
+    expires_at=after(60),
+)
+
+
+async def test_a_session_is_found_by_its_key_until_it_ends(store: Store) -> None:
+    grace = replace(ADA, session_key="g1", actor="grace")
+    await store.open_session(ADA)
+    await store.open_session(grace)
+    assert await store.session("a1") == ADA
+    await store.end_session("a1")
+    await store.end_session("a1")
+    assert await store.session("a1") is None
+    assert await store.session("g1") == grace
+    assert await store.session("\x00") is None
+
+
+async def test_expired_sessions_go_when_another_is_opened(store: Store) -> None:
+    await store.open_session(ADA)
+    later = replace(ADA, session_key="a2", opened_at=after(59), expires_at=after(120))
+    await store.open_session(later)
+    assert await store.session("a1") == ADA
+    await store.open_session(replace(ADA, session_key="a3", opened_at=after(60), expires_at=after(120)))
+    assert await store.session("a1") is None
+    assert await store.session("a2") == later
 
 
 def owned(name: str, owner: str | None, job_type: str = "flights.load", **changes: object) -> ScheduleRow:
@@ -77,13 +168,12 @@ async def test_the_newest_runs_of_schedules_have_the_states_of_their_jobs(store:
 
 
 async def test_incidents_come_in_pages(store: Store) -> None:
-    incidents = store.escalations
     raised = [raised_incident(f"f{number}", raised_at=after(number // 2)) for number in range(5)]
-    await incidents.raise_incidents(raised)
+    await store.raise_incidents(raised)
     for closed in (False, True):
         seen: list[str] = []
         place: IncidentPosition | None = None
-        while page := await incidents.incidents(IncidentFilter(closed=closed, after=place, limit=2)):
+        while page := await store.incidents(IncidentFilter(closed=closed, after=place, limit=2)):
             seen += [row.fingerprint for row in page]
             place = IncidentPosition(page[-1].last_seen_at, page[-1].fingerprint)
         assert seen == ["f4", "f3", "f2", "f1", "f0"]
