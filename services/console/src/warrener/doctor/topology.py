@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 from urllib.parse import quote
 
 from warrener.doctor import CheckResult, CheckStatus, ok, warning
@@ -184,14 +184,16 @@ _WANTED = 3
 _REBALANCE = "rabbitmq-queues rebalance quorum"
 
 
-class Node(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Node:
     """A node of the cluster."""
 
     name: str
     running: bool
 
 
-class QueueReplicas(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class QueueReplicas:
     """The nodes that have a replica of a queue, and the one that leads."""
 
     queue: str
