@@ -170,8 +170,9 @@ class Attempt:
             self._scope.run(self._runner.lines.write_start, self._run.data)
         # An attempt that was delivered before may have ended an agent that has another ledger: announced
         # first, the next agent that dies is known.
-        if self._run.data.guarantee == "exclusive" or self._run.may_have_begun or self._run.is_unchecked:
-            self._runner.spawn(self._announce_and_begin())
+        first = self._run.announced = self._run.data.guarantee == "exclusive" or self._run.may_have_begun
+        if first or self._run.is_unchecked:
+            self._runner.spawn(self._begin_later(announce=first))
         else:
             self._begin()
 
@@ -186,10 +187,10 @@ class Attempt:
             async with self._handler_port:
                 pass
 
-    async def _announce_and_begin(self) -> None:
+    async def _begin_later(self, *, announce: bool) -> None:
         run, runner = self._run, self._runner
         try:
-            if run.data.guarantee == "exclusive" or run.may_have_begun:
+            if announce:
                 await runner.progress.announce([run])
             if run.is_unchecked:
                 await runner.start_gate.wait(run, runner.spawn)
