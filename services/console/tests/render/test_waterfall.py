@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 from warrener.render.time_axis import FOLD_FACTOR, FoldedAxis, TimeSpan, fold_waits
-from warrener.render.waterfall import MAX_ATTEMPTS, Waterfall, WaterfallFacts, lay_out
+from warrener.render.waterfall import MAX_ATTEMPTS, MAX_CHILD_JOBS, Waterfall, WaterfallFacts, lay_out
 from warrener.render.waterfall_bars import BarLook, MarkKind, RowKind, WaitGroup, WaterfallRow
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Backoff, JobPolicy
@@ -203,6 +203,11 @@ def test_child_jobs_open_and_closed() -> None:
     closed = lay_out(facts, open_child_jobs=False).rows[-1]
     assert closed.kind is RowKind.CHILD_JOBS
     assert len(closed.bars) == 3
+    many = replace(facts, child_jobs=[child_jobs[1]] * (MAX_CHILD_JOBS + 1))  # as they are read: one more
+    rows = [row for row in lay_out(many).rows if row.kind is not RowKind.CHILD_JOBS]
+    assert sum(row.job_id == child_jobs[1].job_id for row in rows) == MAX_CHILD_JOBS
+    (head,) = (row for row in lay_out(many).rows if row.kind is RowKind.CHILD_JOBS)
+    assert (head.name, head.detail) == ("more than 50 child jobs", "50 dead of the newest 50")
 
 
 def test_the_middle_of_many_attempts_shares_a_row() -> None:

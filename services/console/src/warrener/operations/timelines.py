@@ -18,7 +18,7 @@ async def read_timeline(backend: Backend, row: JobRow, zone: tzinfo | None) -> W
     return WaterfallFacts(
         row=mask_job(masker, row),
         attempts=[mask_attempt(masker, one) for one in await store.attempts_of([row.job_id])],
-        child_jobs=await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS)),
+        child_jobs=await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS + 1)),
         checkpoint=(await store.checkpoints_of([row.job_id])).get(row.job_id),
         last_heartbeat={agent.agent_id: agent.last_seen_at for agent in agents}.get(row.agent_id or ""),
         now=await backend.now(),

@@ -389,17 +389,16 @@ def _rows_of_child_jobs(facts: WaterfallFacts, *, is_open: bool) -> list[Waterfa
     """A row for all child jobs and, if they are open, one for each."""
     if not facts.child_jobs:
         return []
-    rows = [_child_row(child, facts.now) for child in facts.child_jobs]
-    counts = Counter(child.state for child in facts.child_jobs)
+    shown = facts.child_jobs[:MAX_CHILD_JOBS]
+    rows = [_child_row(child, facts.now) for child in shown]
+    counts = Counter(child.state for child in shown)
     detail = ", ".join(f"{counts[state]} {state.value}" for state in JobState if counts[state])
     name = "1 child job" if len(rows) == 1 else f"{len(rows)} child jobs"
+    if len(facts.child_jobs) > MAX_CHILD_JOBS:
+        name, detail = f"more than {name}", f"{detail} of the newest {MAX_CHILD_JOBS}"
     bars = () if is_open else tuple(bar for row in rows for bar in row.bars)
     head = WaterfallRow(RowKind.CHILD_JOBS, name, detail, bars)
-    if not is_open:
-        return [head]
-    if len(rows) > MAX_CHILD_JOBS:
-        head = replace(head, detail=f"{detail}; the first {MAX_CHILD_JOBS} of them")
-    return [head, *rows[:MAX_CHILD_JOBS]]
+    return [head, *rows] if is_open else [head]
 
 
 def _child_row(child: JobRow, now: datetime) -> WaterfallRow:
