@@ -66,7 +66,7 @@ class ServedConsole(NamedTuple):
 
 
 @contextmanager
-def _running(command: Sequence[str], **options: Any) -> "Generator[subprocess.Popen[bytes]]":
+def _running(command: Sequence[str], **options: Any) -> Generator[subprocess.Popen[Any]]:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
     try:
         yield process
