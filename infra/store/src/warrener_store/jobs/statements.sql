@@ -92,7 +92,7 @@ ORDER BY job_id, attempt
 
 -- name: count_jobs
 -- The number of jobs of each type in each queue and state: a handful of rows, however many jobs there are.
-SELECT job_type, queue, state, sum(jobs) AS jobs
+SELECT job_type, queue, state, CAST(sum(jobs) AS bigint) AS jobs
 FROM warrener_job_counts
 GROUP BY job_type, queue, state
 HAVING sum(jobs) > 0

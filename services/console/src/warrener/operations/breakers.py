@@ -149,11 +149,11 @@ class OpenBreaker(ActionBody):
 
 
 async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
-    """Open a circuit breaker: hold its jobs back, which costs them no attempt. Running ones go on.
+    """Open a circuit breaker, or pause a queue: hold its jobs back, uncharged. Running ones go on.
 
     $ warrener breaker open dependency:billing-api --for 30m --reason "being upgraded"
     $ warrener breaker open job:flights.load
-    $ warrener breaker open queue:default     # pauses the queue
+    $ warrener breaker open queue:default --for 30m
     """
     name, client = _full_name(call.key), await call.backend.client()
     await client.open_breaker(

@@ -95,7 +95,6 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     $ warrener queues
     $ warrener queues default
     $ warrener queues --json | jq -r '.[] | select(.agents == 0).name'
-    $ warrener breaker open queue:default --for 30m --reason "maintenance"   # pauses one
     """
     counts = await backend.store.count_jobs()
     heads = await backend.store.queue_heads()
