@@ -261,8 +261,8 @@ class Client:
         """Open a circuit breaker, `job:<job type>` or `dependency:<name>`, or pause a queue, `queue:<name>`:
         its jobs wait.
 
-        After `for_` a first job passes as a probe; without it, they wait until the breaker is closed. Returns
-        when the broker has confirmed. Raises ValueError for a name that no breaker has.
+        After `for_` a first job passes as a probe, and a queue goes on; without it, they wait until the
+        breaker is closed. Returns when the broker has confirmed. Raises ValueError for a name that none has.
         """
         data = events.BreakerSetRequestedData(
             name=name, state=BreakerState.OPEN, open_for=for_, reason=reason

@@ -41,7 +41,7 @@ def agent_context(stage: Stage, clock: VirtualClock) -> AgentContext:
         entropy=SeededEntropy(1),
         settings=AgentSettings(agent_heartbeat=5.0),
         running=RunTable(1),
-        breaker_filter=BreakerFilter({}),
+        breaker_filter=BreakerFilter({}, []),
         event_factory=EventFactory("ada", SeededEntropy(1)),
     )
 

@@ -42,7 +42,7 @@ def sent(job_type: str, at: datetime = BEFORE) -> AttemptDispatched:
 
 
 def test_what_depends_on_an_open_breaker_is_held() -> None:
-    breaker_filter = BreakerFilter(POLICIES)
+    breaker_filter = BreakerFilter(POLICIES, [])
     assert breaker_filter.hold_reason(sent("bill"), 0.0) is None
     assert breaker_filter.update(changed("dependency:billing-api"), 0.0)
     assert breaker_filter.hold_reason(sent("bill"), 1.0) == "dependency:billing-api is open"
@@ -52,7 +52,7 @@ def test_what_depends_on_an_open_breaker_is_held() -> None:
 
 
 def test_11_while_probes_are_out_what_was_sent_before_the_breaker_opened_is_given_back() -> None:
-    breaker_filter = BreakerFilter(POLICIES)
+    breaker_filter = BreakerFilter(POLICIES, [])
     breaker_filter.update(changed("dependency:billing-api"), 0.0)
     assert breaker_filter.update(changed("dependency:billing-api", BreakerState.HALF_OPEN, AFTER), 6.0)
     assert breaker_filter.hold_reason(sent("bill", BEFORE), 7.0) == "dependency:billing-api is half_open"
@@ -62,7 +62,7 @@ def test_11_while_probes_are_out_what_was_sent_before_the_breaker_opened_is_give
 
 
 def test_a_breaker_whose_opening_was_missed_or_that_has_expired_or_is_of_others_holds_nothing() -> None:
-    breaker_filter = BreakerFilter(POLICIES)
+    breaker_filter = BreakerFilter(POLICIES, [])
     breaker_filter.update(changed("dependency:billing-api", BreakerState.HALF_OPEN), 0.0)
     assert breaker_filter.hold_reason(sent("bill"), 1.0) is None, "probes are out"
     breaker_filter.update(changed("job:mail"), 0.0)

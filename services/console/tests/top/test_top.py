@@ -29,12 +29,14 @@ from warrener.context import ResolvedEndpoints
 from warrener.doctor.inspector import QueueInfo
 from warrener.gathering import BrokerFacts
 from warrener.operations.agents import AgentSummary, agent_of
+from warrener.operations.breakers import Breaker
 from warrener.operations.masking import Masker
 from warrener.render.screen import THEME
 from warrener.top.live import System, parse_keys
 from warrener.top.picture import SECTIONS, Choices, frame, plain_picture
 from warrener.top.view import StoreReading, SystemView, make_view
 from warrener_client.testing import StandIn
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
 from warrener_store.jobs.rows import JobRow, StateCount
@@ -270,6 +272,14 @@ def test_the_view_has_store_and_broker_side_by_side_and_the_rates_between_two_re
     services = VIEW.services
     assert (services.schedulers, services.supervisors, services.agents_alive) == (2, 1, 1)
     assert (services.slots_used, services.slots_free) == (3, 7), "silent agents have no free slots"
+
+
+def test_a_paused_queue_is_marked() -> None:
+    breakers = [
+        Breaker(name=name, state=BreakerState.OPEN, job_types=[]) for name in ("queue:mail", "job:loading")
+    ]
+    lines = make_view(replace(STORE, breakers=breakers), BROKER, 6, BEFORE, NOON).queues
+    assert {line.name: line.paused for line in lines} == {"loading": False, "mail": True}
 
 
 def test_a_first_reading_has_no_rates_and_a_deletion_makes_none_negative() -> None:

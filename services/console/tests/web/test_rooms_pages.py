@@ -113,6 +113,7 @@ async def test_a_paused_queue_is_marked_explained_and_resumed_from_its_page(
         "loads": True,
         "mails": False,
     }
+    assert {one["name"]: one["paused"] for one in (await read(browser, "/overview"))["queues"]}["loads"]
     assert "paused" in await page_of(browser, "/queues")
     text = await page_of(browser, "/queues/loads")
     assert "Queue loads is paused and holds its jobs back" in text

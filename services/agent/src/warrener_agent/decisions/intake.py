@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from warrener_agent.ledger.port import SavedCheckpoint
-from warrener_contracts.circuit_breaker import BreakerState, breakers_for, paused_queue, queue_breaker
+from warrener_contracts.circuit_breaker import BreakerState, breakers_for, queue_breaker
 from warrener_contracts.events import AttemptDispatched, BreakerChangedData, Checkpoint
 from warrener_contracts.messages import is_early
 from warrener_contracts.policy import JobPolicy
@@ -99,10 +99,10 @@ class BreakerFilter:
     States expire, so that a lost message costs only time.
     """
 
-    def __init__(self, policies: Mapping[str, JobPolicy], queues: Iterable[str] = ()) -> None:
+    def __init__(self, policies: Mapping[str, JobPolicy], queues: Iterable[str]) -> None:
         self._job_types: defaultdict[str, set[str]] = defaultdict(set)  # by breaker
         for queue in queues:
-            self._job_types[queue_breaker(queue)] = set(policies)
+            self._job_types[queue_breaker(queue)] = set()  # holds by the queue, whatever the type
         for job_type, policy in policies.items():
             for name in breakers_for(job_type, policy.depends_on):
                 self._job_types[name].add(job_type)
@@ -123,8 +123,9 @@ class BreakerFilter:
     def hold_reason(self, event: AttemptDispatched, now: float) -> str | None:
         """Return why this attempt is given back; None if it may run."""
         for name, breaker in self._tracked.items():
-            queue = paused_queue(name)
-            is_needed = event.data.job_type in self._job_types[name] and queue in (None, event.data.queue)
+            is_needed = event.data.job_type in self._job_types[name] or name == queue_breaker(
+                event.data.queue
+            )
             if is_needed and now < breaker.valid_until and breaker.applies_to(event):
                 return f"{name} is {breaker.state.value}"
         return None

@@ -118,6 +118,12 @@ def breakers_of(
     return found
 
 
+def paused_queues(breakers: Iterable[Breaker]) -> set[str]:
+    """The queues that these breakers pause. Pure."""
+    open_ones = (one.name for one in breakers if one.state is not BreakerState.CLOSED)
+    return {queue for name in open_ones if (queue := paused_queue(name)) is not None}
+
+
 def _breaker(row: "BreakerRow", job_types: list[str], waiting: Mapping[str, int], masker: Masker) -> Breaker:
     policy, is_closed = row.policy, row.state is BreakerState.CLOSED
     is_pause = paused_queue(row.name) is not None

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, Field
 
 from warrener.operations.agents import AgentsQuery, AgentSummary, find_agents
-from warrener.operations.breakers import Breaker, breakers_of
+from warrener.operations.breakers import Breaker, breakers_of, paused_queues
 from warrener.operations.dead_letters import CausesQuery, list_causes
 from warrener.operations.incidents import IncidentsQuery, list_incidents
 from warrener.operations.job_types import (
@@ -137,8 +137,8 @@ async def read_overview(backend: Backend, query: OverviewQuery) -> Overview:
     recent, counts = await read_recent(store, now), await store.count_jobs()
     types, agents = await store.job_types(), await find_agents(backend, AgentsQuery())
     names = series_names(types, counts)
-    queues = await _read_queues(backend, counts, agents)
     breakers = breakers_of(await store.breakers(), types, counts, backend.masker).values()
+    queues = await _read_queues(backend, counts, agents, paused_queues(breakers))
     points = (await read_series(store, None, resolution, recent))[""]
     shown = await _shown_types(backend, names, query.window, recent)
     series = await read_series(store, shown, _LINES[query.window], recent)
@@ -209,13 +209,16 @@ def _type_lines(
 
 
 async def _read_queues(
-    backend: Backend, counts: Collection[StateCount], agents: Collection[AgentSummary]
+    backend: Backend,
+    counts: Collection[StateCount],
+    agents: Collection[AgentSummary],
+    paused: Collection[str],
 ) -> list[QueueSummary]:
     heads = await backend.store.queue_heads()
     served = {queue for one in agents if one.state != "silent" for queue in one.queues}
     names = served | {head.queue for head in heads} | {count.queue for count in counts}
     return sorted(
-        queues_of(names, counts, heads, agents, {}),
+        queues_of(names, counts, heads, agents, {}, paused=paused),
         key=lambda one: (-one.jobs.get(JobState.QUEUED, 0), -one.jobs.get(JobState.RUNNING, 0), one.name),
     )
 

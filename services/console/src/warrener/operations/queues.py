@@ -1,7 +1,7 @@
 """Dispatch queues: their depth at the broker, their jobs in the store, and the agents that serve them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -14,7 +14,6 @@ from warrener.operations.noun import Backend, Flag, ListQuery, Noun
 from warrener.operations.system import DelayDepth, read_delays, read_system
 from warrener_contracts.fields import is_queue_name
 from warrener_contracts.state_machine import TERMINAL, JobState
-from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
 
@@ -105,7 +104,7 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     system = await read_system(backend, shown)
     agents = [agent_of(row, system.now, backend.masker) for row in system.agents]
     return QueuesPage(
-        queues=queues_of(shown, counts, heads, agents, system.queues, breakers=system.breakers),
+        queues=queues_of(shown, counts, heads, agents, system.queues, paused=system.breakers.paused_queues),
         next=shown[-1] if len(chosen) > len(shown) else None,
         delays=await read_delays(backend),
         broker_trouble=system.broker_trouble,
@@ -119,7 +118,7 @@ def queues_of(
     agents: Iterable[AgentSummary],
     at_broker: Mapping[str, QueueFacts],
     *,
-    breakers: OpenBreakers = NO_OPEN_BREAKERS,
+    paused: Collection[str],
 ) -> list[QueueSummary]:
     """Make these queues of all counts, the first jobs, all agents, and the depths at the broker. Pure."""
     jobs: defaultdict[str, Counter[JobState]] = defaultdict(Counter)
@@ -143,7 +142,7 @@ def queues_of(
             jobs={state: number for state, number in jobs[name].items() if number},
             agents=len(serving[name]),
             free_slots=sum(agent.free_slots[name] for agent in serving[name]),
-            paused=breakers.find_pause(name) is not None,
+            paused=name in paused,
         )
         found.append(one)
     return found
@@ -172,7 +171,9 @@ async def read_queue(backend: Backend, name: str) -> QueueDetails:
     for count in counts:
         by_type.setdefault(count.job_type, Counter())[count.state] += count.jobs
     return QueueDetails(
-        **dict(queues_of([name], counts, heads, serving, system.queues, breakers=system.breakers)[0]),
+        **dict(
+            queues_of([name], counts, heads, serving, system.queues, paused=system.breakers.paused_queues)[0]
+        ),
         broker_trouble=system.broker_trouble,
         job_types=[
             TypeCount(job_type=job_type, jobs={state: number for state, number in jobs.items() if number})

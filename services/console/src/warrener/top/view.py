@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from warrener.gathering import BrokerFacts, queue_facts
 from warrener.operations.agents import AgentSummary
-from warrener.operations.breakers import Breaker
+from warrener.operations.breakers import Breaker, paused_queues
 from warrener.operations.incidents import Incident
 from warrener.operations.parked import ListedMessage
 from warrener.operations.queues import QueueSummary, queues_of
@@ -209,11 +209,13 @@ def _services(reading: StoreReading, broker: BrokerFacts, *, is_known: bool) -> 
 def _queue_lines(reading: StoreReading, broker: BrokerFacts, changes: _Changes) -> list[QueueLine]:
     names = sorted(reading.queues | broker.queues.keys())
     at_broker = {name: queue_facts(name, info) for name, info in broker.queues.items()}
+    paused = paused_queues(reading.breakers)
+    lines = queues_of(names, reading.counts, reading.heads, reading.agents, at_broker, paused=paused)
     return [
         QueueLine(
             **dict(one),
             in_rate=changes.rate(*JobState, queue=one.name),
             out_rate=changes.rate(*_OVER, queue=one.name),
         )
-        for one in queues_of(names, reading.counts, reading.heads, reading.agents, at_broker)
+        for one in lines
     ]
