@@ -50,9 +50,25 @@ json_values = st.recursive(
 )
 odd_values = st.sampled_from(
     [
-        *(object(), Path("a.csv"), NOON, timedelta(minutes=2), b"bytes", b"\xff", UUID(int=7), Plane.JET),
-        *((1, None), {2}, Row(), Row(places=math.nan), Leg("JFK"), Leg("JFK", math.inf)),
-        *({1: "one"}, {math.nan: 1}, {-math.inf: 1}, {None: 1}, {b"k": 1}),
+        object(),
+        Path("a.csv"),
+        NOON,
+        timedelta(minutes=2),
+        b"bytes",
+        b"\xff",
+        UUID(int=7),
+        Plane.JET,
+        (1, None),
+        {2},
+        Row(),
+        Row(places=math.nan),
+        Leg("JFK"),
+        Leg("JFK", math.inf),
+        {1: "one"},
+        {math.nan: 1},
+        {-math.inf: 1},
+        {None: 1},
+        {b"k": 1},
     ]
 )
 arguments: st.SearchStrategy[Any] = st.dictionaries(

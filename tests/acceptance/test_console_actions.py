@@ -142,6 +142,10 @@ def test_jobs_are_cancelled_by_a_form_by_ticks_and_by_filters(browser: ConsoleBr
     for job_id in (first, second, third, fourth):
         browser.until_read(f"/jobs/{job_id}", lambda found: found["state"] == "cancelled", "its cancel")
     assert browser.read(f"/jobs/{first}")["cancel_reason"] == "wrong file"
+    fifth = request_later(browser, 105)
+    partly = browser.call("/jobs/cancel", {"ids": [first, fifth]})  # which is an action that was accepted
+    assert partly["sentence"].startswith("cancelled 1 of 2 jobs; 1 refused: expected a job that has")
+    assert [*partly["details"]["refused"]] == [first]
     again = browser.call("/jobs/redrive", {"ids": [first]}, refused=True)
     assert again["sentence"].startswith("expected a dead job, got one that is cancelled")
 

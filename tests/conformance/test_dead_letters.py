@@ -140,19 +140,19 @@ class TestRedrives:
         assert await store.redrives([uuid4()]) == []
 
     async def test_no_two_claim_the_same_and_a_claim_runs_out(self, store: Store) -> None:
-        rows = [redrive_row(wake_at=after(each)) for each in (3, 1, 2)]
+        rows = [redrive_row(wake_at=after(each)) for each in (3, 1, 2, 4, 5)]
         for row in (*rows, redrive_row(wake_at=None), redrive_row(wake_at=after(100))):
             await store.save_redrive(row)
-        first = await store.claim_redrives(after(10), after(40), 1)
-        assert [row.redrive_id for row in first] == [rows[1].redrive_id], "the longest due"
-        claims = await asyncio.gather(*(store.claim_redrives(after(10), after(40), 1) for _ in range(4)))
+        first = await store.claim_redrives(after(10), after(40), 2)
+        assert [row.redrive_id for row in first] == [rows[n].redrive_id for n in (1, 2)], "the longest due"
+        claims = await asyncio.gather(*(store.claim_redrives(after(10), after(40), 2) for _ in range(4)))
         claimed = [row for claim in (first, *claims) for row in claim]
         assert {row.redrive_id for row in claimed} == {row.redrive_id for row in rows}
-        assert len(claimed) == 3
+        assert len(claimed) == 5
         assert {(row.version, row.wake_at) for row in claimed} == {(2, after(40))}
         assert await store.claim_redrives(after(39), after(60), 9) == []
         again = await store.claim_redrives(after(40), after(70), 9)
-        assert [row.version for row in again] == [3, 3, 3]
+        assert [row.version for row in again] == [3] * 5
 
     async def test_who_has_lost_its_claim_moves_nothing(self, store: Store) -> None:
         dead_letter, row = await bury(store), redrive_row()

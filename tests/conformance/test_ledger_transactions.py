@@ -1,6 +1,9 @@
 """Handlers' transactions, in SQLite and in PostgreSQL alike (guarantee G4)."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.conformance.ledger_rig import (
@@ -17,7 +20,7 @@ from tests.conformance.ledger_rig import (
     recorded,
 )
 
-from warrener_agent.ledger import ChildJobRequest, ClaimStatus, Ledger, LedgerError
+from warrener_agent.ledger import ChildJobRequest, ClaimStatus, Ledger, LedgerError, connected_ledger
 
 
 async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) -> None:
@@ -192,8 +195,20 @@ async def test_statements_take_named_parameters_and_give_rows_by_name(ledger: Le
         await transaction.execute("CREATE TABLE things (name TEXT, size INTEGER)")
         rows = [{"name": "it's :name", "size": 1}, {"name": "b", "size": 2}]
         assert await transaction.execute("INSERT INTO things VALUES (:name, :size)", rows) == []
-        assert await transaction.execute("INSERT INTO things VALUES (:name, :size)", []) == []
+        for none in ("INSERT INTO things VALUES (:name, :size)", "SELECT * FROM things WHERE size = :size"):
+            assert await transaction.execute(none, []) == []
         found = await transaction.execute(
             "SELECT name, size, ':no' AS literal FROM things WHERE size < :limit -- :comment", {"limit": 2}
         )
         assert [dict(row) for row in found] == [{"name": "it's :name", "size": 1, "literal": ":no"}]
+
+
+async def test_a_handlers_statement_waits_for_no_claim(tmp_path: Path) -> None:
+    """The claims of SQLite are a file of their own, whose lock another process may hold for long."""
+    mine = job()
+    async with connected_ledger(f"sqlite:///{tmp_path}/ledger.db") as ledger:
+        await claim(ledger, mine)
+        with closing(sqlite3.connect(tmp_path / "ledger.db-claims", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with ledger.transaction(mine, agent_id="ada") as transaction:
+                assert [dict(row) for row in await transaction.execute("SELECT 1 AS one")] == [{"one": 1}]

@@ -186,10 +186,22 @@ class _Past:
         arguments = json.dumps({"path": f"2013-{number % 12 + 1:02}.csv", "n": number})
         jobs.append(
             (
-                *(job_id, one.name, one.queue, arguments, "idempotent", _POLICY, "airport", accepted),
+                job_id,
+                one.name,
+                one.queue,
+                arguments,
+                "idempotent",
+                _POLICY,
+                "airport",
+                accepted,
                 *(accepted, "0" * 32, 2 + 2 * failures, state, min(failures + 1, 3), failures),
-                *(0, agent, "[]", at),
-                *(ran_at if succeeded else None, over, '{"rows":31}' if succeeded else None),
+                0,
+                agent,
+                "[]",
+                at,
+                ran_at if succeeded else None,
+                over,
+                '{"rows":31}' if succeeded else None,
                 *(None if succeeded else error, over, *((ran_at, over) if succeeded else (None, None))),
             )
         )

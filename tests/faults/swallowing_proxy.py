@@ -4,7 +4,7 @@ nothing comes. It reads AMQP frames on their way from the broker; all else it pa
 import struct
 from contextlib import suppress
 
-from tests.faults.postgres_proxy import Link, ThreadedProxy
+from tests.faults.threaded_proxy import Link, ThreadedProxy
 
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _DELIVER = struct.pack("!HH", 60, 60)

@@ -29,7 +29,13 @@ from warrener_contracts.topology import CONTROL, DELAY, EVENTS, EXCHANGES, STATU
 ROOT = Path(__file__).resolve().parents[2]
 _OF_ERRORS = {"no_retry_by_policy", "base_classes", "flight_record", "crashes", "crashes_omitted"}
 _OF_POLICIES = {
-    *("step", "delays", "max_age", "max_lost_attempts", "max_crashes", "max_snoozes", "retry_on"),
+    "step",
+    "delays",
+    "max_age",
+    "max_lost_attempts",
+    "max_crashes",
+    "max_snoozes",
+    "retry_on",
     "no_retry_on",
 }
 ABSENT = {

@@ -34,6 +34,7 @@ def test_a_release_of_debian_may_be_chosen_and_a_choice_that_there_is_not_is_nam
 ) -> None:
     monkeypatch.setenv(CHOICE, "sid")
     assert chosen_servers() is KINDS["sid"]
+    assert getattr(chosen_servers().rabbitmq, "args", ()) == ("sid",)
     monkeypatch.setenv(CHOICE, "cloud")
     with pytest.raises(ValueError, match="private, containers, trixie, sid, auto, got 'cloud'"):
         chosen_servers()

@@ -38,7 +38,7 @@ def _set_clock(world: World) -> None:
 
 
 _FAULTS: tuple[Callable[[World], None], ...] = (
-    *(_kill, _kill, _kill),
+    *[_kill] * 3,  # the likeliest
     lambda world: world.dice.choice(world.processes).drain_requested.set(),
     lambda world: world.broker.drop_connections(),
     lambda world: world.broker.stop(),

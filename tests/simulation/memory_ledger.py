@@ -69,6 +69,7 @@ class MemoryLedger(SqliteLedger):
         self.away = False
         self._clock = clock or SystemClock()
         self.files = LedgerFiles(IN_MEMORY, IN_MEMORY)
+        self.files.make_tables()
         self.entries = Entries(self.files)
         self.files.effects.execute("CREATE TABLE effects (job_id TEXT, effect TEXT)")
         self._worker = self._lock._worker = worker = InlineWorker(self.files)
@@ -115,6 +116,10 @@ class MemoryTransaction:
     async def complete(self, completion: Completion) -> bool:
         await self._ledger.ping()
         files = self._ledger.files
-        assert files.begin()
-        files.effects.executemany("INSERT INTO effects VALUES (?, ?)", self._pending)
-        return files.record(completion, self._claim, self._agent_id)
+        begun = files.begin()
+        assert begun
+        try:
+            files.effects.executemany("INSERT INTO effects VALUES (?, ?)", self._pending)
+            return files.record(completion, self._claim, self._agent_id)
+        finally:
+            files.rollback()

@@ -9,13 +9,12 @@ from tests.simulation.checked_store import CheckedStore
 from tests.simulation.workload import request
 from tests.simulation.world import World
 
-from warrener_contracts import topology
 from warrener_contracts.codec import decode
 from warrener_contracts.messages import BATCH_TYPE, Message
-from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE
 from warrener_runtime.publishing import publish_all
 
-REQUESTS = 2207
+STARVED = 2207
 STATEMENT = 0.1
 """Seconds that the store takes for a statement."""
 CUT_EVERY = 10
@@ -34,11 +33,11 @@ def slowed(call: Callable[..., Awaitable[Any]], world: World) -> Callable[..., A
 
 async def return_all(world: World) -> None:
     """Take all that waits, and lose the connection."""
-    subscription = await world.producer.subscribe(REQUESTS_QUEUE.name, prefetch=2 * REQUESTS)
+    subscription = await world.producer.subscribe(REQUESTS_QUEUE.name, prefetch=2 * STARVED)
     taken = 0
     async for batch in subscription:
         taken += len(batch)
-        if taken == REQUESTS:
+        if taken == STARVED:
             break
     await subscription.close()
 
@@ -52,7 +51,7 @@ async def test_4_requests_that_lost_connections_returned_are_accepted_together(
         scheduler.life.die_at(0, effect_first=False)
         await world.clock.advance(2)
         assert scheduler.deaths == 1
-        requested = [request(world, "quick", number=number) for number in range(REQUESTS)]
+        requested = [request(world, "quick", number=number) for number in range(STARVED)]
         await publish_all(world.producer, [message for _, message in requested], clock=world.clock)
         for _ in range(3):
             await return_all(world)
@@ -85,7 +84,7 @@ def hostile_batch(number: int) -> Message:
         for place in range(BAD_OBJECTS)
     ]
     body = json.dumps(objects, separators=(",", ":")).encode()
-    return Message(topology.REQUESTS, "no", body, BATCH_TYPE, f"hostile-{number}", "batch", {})
+    return Message(REQUESTS, "no", body, BATCH_TYPE, f"hostile-{number}", "batch", {})
 
 
 async def test_14_good_requests_do_not_wait_behind_batches_of_bad_ones(

@@ -44,7 +44,9 @@ async def test_3_no_healthy_job_is_lost_when_heartbeats_reach_nobody(agents: int
         await world.clock.run_until(lambda: all(holder(world, job_id) for job_id in jobs), within=30)
         await world.clock.advance(30)  # every supervisor has received heartbeats for longer than a lease
 
-        for queue in _queues(world, "heartbeats"):
+        queues = _queues(world, "heartbeats")
+        assert queues
+        for queue in queues:
             FAULTS[fault](world.broker, queue)
         await world.clock.advance(HEALING)
         seen = {agent.agent_id: agent.last_seen_at for agent in await world.store.agents()}

@@ -1,4 +1,4 @@
-"""The floor: as many messages through one quorum queue, published to and consumed from at once, by the lean
+"""The floor: as many messages through one quorum queue, published to and consumed from at once, by the bus's
 client and with no logic.
 
 Run as a process, `python -m tools.benchmarks.floor 10000`, that pays for itself alone.

@@ -70,7 +70,7 @@ class Bulk:
 
 @dataclass(slots=True)
 class Floor:
-    """The lean client alone through one quorum queue (floor.py)."""
+    """The client of the bus alone through one quorum queue (floor.py)."""
 
     servers: SharedServers
     messages: int

@@ -90,7 +90,7 @@ def _one(name: str, systems: Mapping[str, System], plan: Plan, servers: SharedSe
 
 
 def measure_floor(servers: SharedServers, messages: int) -> dict[str, float]:
-    """The lean client alone through one quorum queue (floor.py)."""
+    """The client of the bus alone through one quorum queue (floor.py)."""
     with servers.place() as place:
         done = subprocess.run(
             [sys.executable, "-m", "tools.benchmarks.floor", str(messages)],

@@ -104,8 +104,14 @@ _ARGUMENTS = {"\uf8ff the request's arguments": True}
 
 # The fields that requests of one template share.
 _COMMON_FIELDS = (
-    *("job_type", "queue", "delay", "not_before", "deadline", "expires_after"),
-    *("policy", "parent_id"),
+    "job_type",
+    "queue",
+    "delay",
+    "not_before",
+    "deadline",
+    "expires_after",
+    "policy",
+    "parent_id",
 )
 _common_fields = attrgetter(*_COMMON_FIELDS)
 

@@ -1,6 +1,6 @@
-"""Independent, slow statements of when a rule ticks: every wall minute of some days is looked at, each day by
-itself, without cronsim and our calendar. And other crons at clock changes: cronsim and croniter as they are,
-and a model of what Debian's cron(8) says of itself."""
+"""Independent, slow statements of when a rule ticks: `ticks_at` and `slow_ticks` look at every wall minute of
+some days, each day by itself, and use neither cronsim nor our calendar. And other crons at clock changes:
+cronsim and croniter as they are, models of croniter as it is seen and of Debian's cron(8) as documented."""
 
 from calendar import monthrange
 from collections.abc import Callable, Iterable, Iterator
@@ -221,13 +221,25 @@ def debian_ticks(zone: ZoneInfo, expression: str, walls: Iterable[datetime], spa
     Jobs with neither @hourly nor a `*` in the hour or minute run soon after a change that skips them, and not
     again in the time that is repeated; all others go by what the clock shows.
     """
-    found, fixed = set[datetime](), is_fixed(expression)
-    walls = list(walls)
-    for wall, (early, late) in zip(walls, readings(zone, walls), strict=True):
-        if early > late:
-            found |= {_shown_again(zone, wall)} if fixed else set()
+    fixed = is_fixed(expression)
+    return _of_walls(zone, [*walls], span, late=fixed, twice=not fixed)
+
+
+def croniter_model(zone: ZoneInfo, expression: str, walls: Iterable[datetime], span: Span) -> list[datetime]:
+    """What croniter is seen to do: a skipped time runs at the change unless the hour is `*`, a repeated one
+    twice."""
+    return _of_walls(zone, [*walls], span, late=expression.split()[1] != "*", twice=True)
+
+
+def _of_walls(
+    zone: ZoneInfo, walls: list[datetime], span: Span, *, late: bool, twice: bool
+) -> list[datetime]:
+    found = set[datetime]()
+    for wall, (early, other) in zip(walls, readings(zone, walls), strict=True):
+        if early > other:
+            found |= {_shown_again(zone, wall)} if late else set()
         else:
-            found |= {early} if fixed else {early, late}
+            found |= {early, other} if twice else {early}
     return sorted(moment for moment in found if span[0] < moment < span[1])
 
 

@@ -12,6 +12,7 @@ from contracts.calendar.tests.slow_calendar import (
     ZONES,
     Span,
     changes,
+    croniter_model,
     croniter_ticks,
     cronsim_ticks,
     debian_ticks,
@@ -76,6 +77,7 @@ def compare(zone: str, expression: str, change: datetime) -> None:
     debian = debian_ticks(here, expression, named, span)
     if moved % timedelta(hours=1) == timedelta(0):  # else see below
         assert cronsim_ticks(here, expression, span) == debian
+    assert croniter_ticks(here, expression, span) == croniter_model(here, expression, named, span)
     if not is_fixed(expression):
         assert ours(zone, expression, span, DstGap.SKIP, DstOverlap.BOTH) == debian
     elif moved < timedelta(0):

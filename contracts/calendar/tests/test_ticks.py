@@ -81,8 +81,17 @@ def test_a_zone_that_changes_its_clock_after_decades_is_followed() -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        *("", "61 * * * *", "* * *", "@sometimes", "0 0 31 2 *", "a b c d e"),
-        *("0 0 32W * *", "0 0 1W-5W * *", "0 0 L-3 * *", "0 0 ? * *", "@reboot"),
+        "",
+        "61 * * * *",
+        "* * *",
+        "@sometimes",
+        "0 0 31 2 *",
+        "a b c d e",
+        "0 0 32W * *",
+        "0 0 1W-5W * *",
+        "0 0 L-3 * *",
+        "0 0 ? * *",
+        "@reboot",
     ],
 )
 def test_a_bad_expression_is_refused_with_what_was_expected(expression: str) -> None:

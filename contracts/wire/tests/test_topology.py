@@ -22,10 +22,11 @@ from warrener_contracts.topology import (
     dispatch_queue,
     pulse_key,
 )
-from warrener_runtime.bus.types import matches
 
 WORK = (
-    *(topology.REQUESTS_QUEUE, topology.STATUS_QUEUE, topology.TRIGGERS_QUEUE),
+    topology.REQUESTS_QUEUE,
+    topology.STATUS_QUEUE,
+    topology.TRIGGERS_QUEUE,
     *(topology.SCHEDULER_COMMANDS, topology.SUPERVISOR_COMMANDS, dispatch_queue("loading")),
 )
 LIMITS = {"queue": 20}
@@ -113,9 +114,18 @@ def test_names_are_unique_and_every_binding_leads_from_an_exchange_that_is_decla
     assert {binding.exchange for queue in EVERYTHING.queues for binding in queue.bindings} <= set(declared)
 
 
+def matches(pattern: list[str], words: list[str]) -> bool:
+    """As a topic exchange matches: `*` is one word, `#` any number of them."""
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return matches(pattern[1:], words) or (bool(words) and matches(pattern, words[1:]))
+    return bool(words) and pattern[0] in ("*", words[0]) and matches(pattern[1:], words[1:])
+
+
 def reached(exchange: str, key: str) -> Iterator[str]:
     for queue in EVERYTHING.queues:
-        if any(b.exchange == exchange and matches(b.key, key) for b in queue.bindings):
+        if any(b.exchange == exchange and matches(b.key.split("."), key.split(".")) for b in queue.bindings):
             yield queue.name
 
 

@@ -35,8 +35,15 @@ from warrener_amqp.properties import UNREADABLE
 STORY = story()
 KINDS: list[type[AmqpEvent]] = [
     *([Delivered] * 4),
-    *(Confirmed, PublishReturned, Confirmed, Blocked, Unblocked),
-    *(ConsumerCancelled, Replied, ChannelClosed, ConnectionFailed),
+    Confirmed,
+    PublishReturned,
+    Confirmed,
+    Blocked,
+    Unblocked,
+    ConsumerCancelled,
+    Replied,
+    ChannelClosed,
+    ConnectionFailed,
 ]
 
 

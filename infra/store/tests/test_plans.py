@@ -236,6 +236,7 @@ BY_TICK = "newest_runs ticked_schedules old_ticks runs_of"
         ("causes", "sqlite_autoindex_warrener_statistics_causes_1"),
         ("checkpoints_of", "sqlite_autoindex_warrener_checkpoints_1"),
         ("incidents_by_fingerprint", "sqlite_autoindex_warrener_incidents_1"),
+        ("redrives_by_id", "sqlite_autoindex_warrener_redrives_1"),
         ("waiting_schedules", "warrener_schedules_waiting"),
         ("due_incidents", "warrener_incidents_due"),
         ("due_watches", "warrener_schedule_watches_due"),

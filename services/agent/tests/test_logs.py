@@ -51,7 +51,7 @@ def texts(one: LogBuffer, *, whole: bool = True) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("limits", "logged", "found"),
     [
-        ({"lines": 3}, map(str, range(100_000)), [(n + 1, str(n)) for n in range(99_997, 100_000)]),
+        ({"lines": 3}, [str(n) for n in range(100_000)], [(n + 1, str(n)) for n in range(99_997, 100_000)]),
         ({"size": 100}, ["a" * 40, "b" * 40, "c" * 40], [(2, "b" * 40), (3, "c" * 40)]),
         ({"line_size": 10}, ["0123456789abc"], [(1, "0123456789… [3 more characters were cut off]")]),
         ({"line_size": 10}, ["short"], [(1, "short")]),
@@ -137,13 +137,10 @@ def test_output_without_end_costs_as_much_as_the_limit(piece: bytes) -> None:
     ("outputs", "found"),
     [
         ([("stdout", "first"), ("stderr", "second"), ("stdout", "third")], ["first", "second", "third"]),
-        (
-            [
-                ("output", f"before\n{json.dumps(EARLIER)}\nafter")
-            ],  # records stay between the lines of their process
-            ["before", "made earlier", "after"],
-        ),
-        ([("stderr", b"\xff\x00\x1b[31m")], ["\ufffd\0\x1b[31m"]),  # escaped for display, not here
+        # Records stay between the lines of their process.
+        ([("output", f"before\n{json.dumps(EARLIER)}\nafter")], ["before", "made earlier", "after"]),
+        # Escaped for display, not here.
+        ([("stderr", b"\xff\x00\x1b[31m\xed\xa0\x80")], ["\ufffd\0\x1b[31m\ufffd\ufffd\ufffd"]),
     ],
 )
 def test_output_becomes_text_in_the_order_of_its_arrival(

@@ -51,6 +51,7 @@ async def startup_error(folder: Path, *words: str, **variables: str) -> str:
     finally:
         if process.returncode is None:
             process.kill()
+            await process.communicate()
     assert process.returncode == 2, output.decode()
     return output.decode()
 

@@ -49,7 +49,7 @@ async def test_a_job_for_a_queue_that_nobody_serves_yet_waits_there(stage: Stage
     assert stage.broker.ready("warrener.queue.later") == 1
 
 
-async def test_a_repeat_changes_nothing_makes_no_message_and_gets_its_answer_in_the_end(stage: Stage) -> None:
+async def test_a_repeat_changes_nothing_makes_no_message_and_watches_the_job(stage: Stage) -> None:
     await stage.send_requests(request(), request(), request())
     assert len({event.id for event in stage.dispatched()}) == 1
     dispatches = len(stage.received[topology.DISPATCH])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, named, put, send
+from tests.store_rows import breaker_row, waiting_job
 
 from warrener_contracts.events import (
     AgentAnnounced,
@@ -19,6 +20,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.schedule_words import OverlapPolicy
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.job_types import JobTypeCache, job_type_rows
 from warrener_scheduler.schedules.writer import declaration_digest
@@ -201,3 +203,18 @@ class TestFingerprints:
             declares(choices=ScheduleChoices(overlap=OverlapPolicy.SKIP)),
         ]
         assert len({declaration_digest(one) for one in declarations}) == len(declarations)
+
+
+async def test_an_announcement_wakes_the_held_jobs_of_its_types_but_for_those_of_a_paused_queue(
+    stage: Stage,
+) -> None:
+    now = stage.clock.now()
+    await stage.store.put_breaker(breaker_row("queue:default", since=now, until=None, manual=True))
+    later = now + timedelta(minutes=10)
+    rows = [waiting_job(queue=queue, due_at=now, wake_at=later) for queue in ("default", "other")]
+    await stage.store.insert_jobs(rows)
+    await stage.clock.advance(2)  # the scheduler reads breakers each second
+    await send_declared(stage)
+    await stage.clock.advance(2)
+    found = await stage.store.jobs_by_id([row.job_id for row in rows])
+    assert [found[row.job_id].state for row in rows] == [JobState.WAITING, JobState.QUEUED]

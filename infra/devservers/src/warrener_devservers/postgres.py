@@ -153,7 +153,11 @@ class PostgresCluster:
         done = subprocess.run(  # noqa: S603 - a list of our own words, and no shell
             [
                 *(self.programs / "initdb", "-D", unfinished, "-U", OWNER, f"--pwfile={self._password_file}"),
-                *("--auth-local=reject", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8"),
+                "--auth-local=reject",
+                "--auth-host=scram-sha-256",
+                "-E",
+                "UTF8",
+                "--locale=C.UTF-8",
                 "--no-sync",
             ],
             capture_output=True,

@@ -28,8 +28,10 @@ from warrener_devservers.process import (
 # The scripts themselves: the wrappers on PATH change to the user rabbitmq, which only root may.
 _DEBIAN = "/usr/lib/rabbitmq/bin"
 _OTHERS = (
-    *("/opt/rabbitmq/sbin", "/usr/local/sbin"),
-    *("/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"),
+    "/opt/rabbitmq/sbin",
+    "/usr/local/sbin",
+    "/opt/homebrew/opt/rabbitmq/sbin",
+    "/usr/local/opt/rabbitmq/sbin",
 )
 
 _VHOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -334,7 +336,9 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
         else, and for None, others that are. The data belongs to the folder, whatever the port."""
         self._installation = installation or RabbitMQInstallation.of_this_machine()
         first = port if port and reserve_block(port, OFFSETS) else free_block(OFFSETS)
-        self._files = NodeFiles(folder.absolute(), first, plugins, consumer_timeout, configuration)
+        self._files = NodeFiles(
+            folder.absolute(), first, tuple(plugins), consumer_timeout, tuple(configuration)
+        )
         self._start_within = start_within
         self._control = ErlangControl(self._files.folder)
         super().__init__(f"RabbitMQ in {folder}", self._guard_spec())
@@ -393,11 +397,16 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
     def _is_ready(self) -> bool:
         """True if the node speaks AMQP and evaluates Erlang."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=_ANSWER_WITHIN) as connection:
-                connection.sendall(_GREETING)
-                with connection.makefile("rb") as answer:
-                    if answer.read(_FRAME_HEAD + len(_START))[_FRAME_HEAD:] != _START:
-                        return False
-            return self.evaluate("rabbit:is_running()") == "true"
-        except (OSError, ServerFailed):
+            return _speaks_amqp(self.port) and self.evaluate("rabbit:is_running()") == "true"
+        except ServerFailed:
             return False  # the control socket opens last
+
+
+def _speaks_amqp(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_WITHIN) as connection:
+            connection.sendall(_GREETING)
+            with connection.makefile("rb") as answer:
+                return answer.read(_FRAME_HEAD + len(_START))[_FRAME_HEAD:] == _START
+    except OSError:
+        return False

@@ -79,7 +79,13 @@ OWN_FACTS: Final = frozenset(
 )
 """Keys of a rendered record whose values come from no foreign text."""
 _OWN_KEYS: Final = OWN_FACTS | {
-    *("_from_structlog", "_record", "event", "exception", "logger", "message", "stack")
+    "_from_structlog",
+    "_record",
+    "event",
+    "exception",
+    "logger",
+    "message",
+    "stack",
 }
 """Keys of a rendered record that have a place of their own in a line, or that say what its scope is."""
 _RENDERED: Final = frozenset({"message", "level", "timestamp"})

@@ -455,7 +455,10 @@ async def test_a_heavy_message_that_cannot_be_handled_keeps_no_other_heavy_one_w
         handled.extend(names)
         await subscription.ack(batch)
 
-    await scene.consume(handle, probe=scene.bus.ping, is_heavy=bool)
+    def is_heavy(_: Delivery) -> bool:
+        return True
+
+    await scene.consume(handle, probe=scene.bus.ping, is_heavy=is_heavy)
     await scene.send("bad", "good")
     await scene.clock.run_until(lambda: handled == ["good"], within=60)
 

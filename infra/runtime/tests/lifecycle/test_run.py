@@ -153,11 +153,9 @@ def test_a_drain_ends_with_its_grace(run: Run) -> None:
     assert "slow.finished" not in service.log
 
 
-HURRIES = SLOW.replace(
-    """    async def _on_drain(self):
-        log.info("Finishing.", action="slow.draining")
-""",
-    """    async def _on_start(self):
+HURRIES = """
+class Hurried(ManagedComponent):
+    async def _on_start(self):
         self.hurry = asyncio.Event()
         current_health_registry.get().on_hurry(self.hurry.set)
 
@@ -165,16 +163,24 @@ HURRIES = SLOW.replace(
         log.info("Finishing.", action="slow.draining")
         await self.hurry.wait()
         log.info("Giving back.", action="slow.hurrying")
-""",
-)
+        if "NEVER_FINISHES" in os.environ:
+            await asyncio.Event().wait()
+        log.info("Finished.", action="slow.finished")
+
+async def build(settings, telemetry):
+    return Service(Hurried("hurried"))
+
+sys.exit(main("hurried", ServiceSettings, build))
+"""
 
 
 def test_a_second_signal_lets_who_can_hurry_finish(run: Run) -> None:
     service = run(HURRIES)
     service.until("service.started")
-    for action in ("slow.draining", "slow.finished"):
+    for action in ("slow.draining", "slow.hurrying"):
         service.signal(signal.SIGTERM)
         service.until(action)
+    service.until("slow.finished")
     assert service.until("service.stopped")["drained"] is True
     assert service.ended() == 0
 
@@ -349,7 +355,7 @@ class Link:
     held: object = None
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def put_back() -> Iterator[None]:
     """The other tests go on with Python's own way."""
     before = gc.get_threshold()
@@ -358,6 +364,7 @@ def put_back() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.usefixtures("put_back")
 def test_what_a_batch_makes_brings_no_look_and_what_a_long_life_leaves_is_found() -> None:
     gc_tuning.freeze(gc_tuning.RARE)
     collections_before = gc.get_stats()[0]["collections"]

@@ -7,6 +7,7 @@ import threading
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import get_args
 
@@ -250,6 +251,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, *statuses: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.statuses = list(statuses)
+        self.retry_after = ""
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.url = f"http://127.0.0.1:{self.server_port}/v1/traces"
 
@@ -260,6 +262,8 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, Server)
         self.server.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
         self.send_response(self.server.statuses.pop(0))
+        if self.server.retry_after:
+            self.send_header("Retry-After", self.server.retry_after)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
@@ -327,6 +331,19 @@ def test_a_busy_collector_gets_the_request_again_and_a_refused_one_is_lost(
     with pytest.raises(OSError, match="400"):
         client.post([b"refused", b"two"])
     assert [body for _, body in server.got] == [b"one", b"one", b"one", b"refused", b"two"]
+
+
+@pytest.mark.parametrize("wait", ["0", "soon", "9" * 5000], ids=["none", "no number", "without end"])
+def test_a_retry_after_of_any_text_keeps_no_other_request_from_its_collector(
+    serve: Callable[..., Server], wait: str
+) -> None:
+    is_endless = wait.startswith("9")
+    server = serve(503, 200, 200)
+    server.retry_after = wait
+    client = OtlpHttpClient("traces", server.url, 5.0)
+    with pytest.raises(OSError, match="503") if is_endless else nullcontext():
+        client.post([b"one", b"two"])
+    assert [body for _, body in server.got] == ([b"one", b"two"] if is_endless else [b"one", b"one", b"two"])
 
 
 def test_a_client_that_is_closed_repeats_nothing(serve: Callable[..., Server]) -> None:

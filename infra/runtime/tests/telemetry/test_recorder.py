@@ -269,7 +269,9 @@ def test_traces_end_at_the_process_where_the_propagators_do_not(
         in_logs = current.get().trace_id
     found = only(telemetry)
     assert found.parent is None
-    assert in_logs == (ids(found.get_span_context()) or [None])[0] != TRACE_ID
+    found_ids = ids(found.get_span_context())
+    assert found_ids is not None
+    assert in_logs == found_ids[0] != TRACE_ID
     assert Telemetry.disabled().span("attempt bake", parent=PARENT).context == NO_CONTEXT
 
 

@@ -64,7 +64,7 @@ class NumberedLine(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class SharedSize:
     """Bytes of the lines of several buffers, and their limit."""
 

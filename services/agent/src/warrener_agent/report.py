@@ -288,15 +288,15 @@ class OutcomeRecorder:
                 why = f"its lease has ended, and the ledger does not answer: {error}"
                 return [ReleasedOutcome(why[:_MAX_REASON], lease_ended=True) for _ in reports]
         ends = dict(zip(unresolved, answers, strict=True))
-        # A lock may be that of the very commit that is in doubt.
-        return [
-            end
-            if not isinstance(end, UnresolvedOutcome)
-            else None
-            if (answer := ends[_claim(one)]).locked
-            else resolve(end, _claim(one), answer)
-            for one, end in zip(reports, outcomes, strict=True)
-        ]
+        settled: list[FinalOutcome | None] = []
+        for one, end in zip(reports, outcomes, strict=True):
+            if isinstance(end, UnresolvedOutcome):
+                answer = ends[_claim(one)]
+                # The lock may be that of the very commit that is in doubt.
+                settled.append(None if answer.locked else resolve(end, _claim(one), answer))
+            else:
+                settled.append(end)
+        return settled
 
     async def _retry_while_unavailable(
         self, operation: str, work: Callable[[], Awaitable[R]], *, until: float = inf

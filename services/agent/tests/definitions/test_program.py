@@ -95,16 +95,19 @@ def test_what_no_argument_can_carry_is_refused(template: str, value: object, mes
         (["echo"], {"environment": "PATH"}, "one string"),
         (["echo"], {"umask": 0o1000}, "umask"),
         (["echo"], {"recycle": Recycle()}, "recycle"),
-        (["echo"], {"cwd": "{{ unknown }}"}, "expected one of words, day, many"),
-        (["echo"], {"variables": {"X": "{{ unknown }}"}}, "expected one of words, day, many"),
     ],
 )
 def test_an_unusable_program_is_refused_where_it_is_declared(
     argv: Any, options: dict[str, Any], message: str
 ) -> None:
-    own = {name: options.pop(name) for name in ("cwd", "variables") if name in options}
     with pytest.raises((JobDefinitionError, ValueError), match=re.escape(message)):
-        serving(Program(argv, **own), **options)
+        serving(Program(argv), **options)
+
+
+@pytest.mark.parametrize("own", [{"cwd": "{{ unknown }}"}, {"variables": {"X": "{{ unknown }}"}}])
+def test_a_template_of_folder_or_environment_names_an_argument(own: dict[str, Any]) -> None:
+    with pytest.raises(JobDefinitionError, match="expected one of words, day, many"):
+        serving(Program(["echo"], **own))
 
 
 def test_limits_belong_to_processes() -> None:

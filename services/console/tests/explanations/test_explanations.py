@@ -47,8 +47,8 @@ GONE = system(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default
 
 @pytest.mark.parametrize("when", CASES)
 def test_each_cause_comes_with_its_remedy(when: str) -> None:
-    """Which one it is, stands in the page."""
     found = explained(when)
+    assert found.cause is CASES[when][0]
     assert found.sentence[0].isupper()
     assert found.next or not found.needs_action
     *before, last = found.steps

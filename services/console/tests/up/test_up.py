@@ -1,6 +1,7 @@
 """The parts of `up`: processes that are kept alive, their output, and their end."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from tests.store_rows import job_type_row
 
 from warrener.command.services import choose_log_levels
 from warrener.up.folder import Endpoints
-from warrener.up.output import LogLine, QuietOutput, banner_lines, example_request, read_line
+from warrener.up.output import JsonOutput, LogLine, QuietOutput, banner_lines, example_request, read_line
 from warrener.up.processes import (
     LogLevels,
     ProcessSpec,
@@ -184,6 +185,14 @@ def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None
     assert read_line(record) == LogLine("A job is dead.", "warning", {"job_id": 7}, ("a", "b"), "s")
     for text in ("greeting World", '{"a": 1}', "{not json"):
         assert read_line(text) == LogLine(text)
+
+
+def test_a_record_with_the_names_of_an_event_has_its_line_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    fields = {"message": "read", "level": "info", "source": "csv", "event": "row", "self": 1}
+    record = json.dumps(fields | {"service": "s"})
+    JsonOutput().line("agent-1", read_line(record))
+    found = json.loads(capsys.readouterr().out)
+    assert (found["message"], found["source"], found["event"], found["self"]) == ("read", "csv", "row", 1)
 
 
 def test_handlers_lines_are_stored_from_info_on_and_the_terminal_shows_warnings_and_what_is_printed() -> None:

@@ -319,11 +319,11 @@ def _before(job: JobRow) -> JobRow:
 DEPLOYED, BEGAN = 52 * MINUTE, 40 * MINUTE
 KEY_ERROR = "4be0a1c2d3e4"
 ENDING = (  # name, jobs an hour, seconds of a job, share that dies, fingerprint and error of the deaths
-    ("flights.load", 220.0, 1.4, 0.004, "11aa22bb33cc", "TimeoutError"),
-    ("mail.send", 340.0, 0.12, 0.002, "77dd88ee99ff", "SMTPServerDisconnected"),
-    ("reports.make", 60.0, 18.0, 0.012, "0a0b0c0d0e0f", "OutOfMemory"),
-    ("fares.fetch", 120.0, 0.7, 0.0, "", ""),
-    ("ledger.close", 6.0, 94.0, 0.0, "", ""),
+    ("flights.load", 66.0, 1.4, 0.004, "11aa22bb33cc", "TimeoutError"),
+    ("mail.send", 102.0, 0.12, 0.002, "77dd88ee99ff", "SMTPServerDisconnected"),
+    ("reports.make", 18.0, 18.0, 0.012, "0a0b0c0d0e0f", "OutOfMemory"),
+    ("fares.fetch", 36.0, 0.7, 0.0, "", ""),
+    ("ledger.close", 1.8, 94.0, 0.0, "", ""),
 )
 
 
@@ -354,7 +354,7 @@ class StatisticsFiller:
             at = self.now - 7 * DAY
             while at < self.now - MINUTE:
                 day = 1 + 0.6 * sin(2 * pi * (at.timestamp() % 86_400) / 86_400)
-                at += timedelta(seconds=self._random.expovariate(rate * 0.3 * day / 3600))
+                at += timedelta(seconds=self._random.expovariate(rate * day / 3600))
                 yield self._job(name, min(at, self.now - MINUTE), seconds, dying, (fingerprint, error))
 
     def _job(self, name: str, at: datetime, seconds: float, dying: float, death: tuple[str, str]) -> EndedJob:

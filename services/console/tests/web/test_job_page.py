@@ -63,8 +63,15 @@ async def test_a_dead_job_shows_its_attempts_with_their_version_and_each_error_o
     await console.store.statistics.put_agent_versions(versions)
     text = await job_page(browser, row.job_id)
     for words in (
-        *('id="attempt-1"', 'id="attempt-2"', "12.5 s of a processor", "last words", "2.4.0", "Redrive…"),
-        *("dead: attempts used up", "Why it ended so", 'href="/dead-letters/9f86d081884c"'),
+        'id="attempt-1"',
+        'id="attempt-2"',
+        "12.5 s of a processor",
+        "last words",
+        "2.4.0",
+        "Redrive…",
+        "dead: attempts used up",
+        "Why it ended so",
+        'href="/dead-letters/9f86d081884c"',
         'The stack is that of <a href="#attempt-2">attempt 2</a>',
         'as <a href="#attempt-2">attempt 2</a>',
     ):

@@ -71,9 +71,19 @@ async def test_each_filter_of_the_command_selects_here_too(browser: Browser, con
     )
     await put_queued(store, 200, job_type="mail.send", queue="mails", arguments={"order": 18})
     for query in (
-        *("state=dead", "state=dead,retrying", "type=flights.load", "queue=loading", "source=flights.api"),
-        *(f"parent={parent.job_id}", "error=damaged", "argument=order%3D17", "trace=5b8eff"),
-        *("argument=order%3D17+from.carrier%3DAA", "since=150s", "since=150s&until=50s", "q=order-17"),
+        "state=dead",
+        "state=dead,retrying",
+        "type=flights.load",
+        "queue=loading",
+        "source=flights.api",
+        f"parent={parent.job_id}",
+        "error=damaged",
+        "argument=order%3D17",
+        "trace=5b8eff",
+        "argument=order%3D17+from.carrier%3DAA",
+        "since=150s",
+        "since=150s&until=50s",
+        "q=order-17",
         f"q={str(wanted.job_id)[-8:]}",
     ):
         assert await listed(browser, query) == [str(wanted.job_id)], query

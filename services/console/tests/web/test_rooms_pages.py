@@ -102,12 +102,12 @@ async def test_a_queue_shows_its_types_its_agents_and_its_oldest_jobs(rooms: Bro
 
 
 async def test_a_paused_queue_is_marked_explained_and_resumed_from_its_page(
-    browser: httpx.AsyncClient, console: Console
+    browser: Browser, console: Console
 ) -> None:
     await console.store.insert_jobs([waiting_job(queue="loads"), queued_job(queue="mails")])
     assert "Pause…" in await page_of(browser, "/queues/loads")
     await console.store.put_breaker(
-        open_breaker("queue:loads", manual=True, until=None, reason="maintenance")
+        open_breaker("queue:loads", manual=True, until=None, reason="maintenance", job_types=())
     )
     assert {one["name"]: one["paused"] for one in (await read(browser, "/queues"))["queues"]} == {
         "loads": True,
@@ -117,11 +117,15 @@ async def test_a_paused_queue_is_marked_explained_and_resumed_from_its_page(
     assert "paused" in await page_of(browser, "/queues")
     text = await page_of(browser, "/queues/loads")
     assert "Queue loads is paused and holds its jobs back" in text
-    assert "/breakers/queue:loads/close" in text
+    assert text.count("Resume") == 1
+    assert "/breakers/queue%3Aloads/close" in text
     assert "Pause…" not in text
     assert {one["name"]: one["held"] for one in (await read(browser, "/breakers"))["breakers"]} == {
         "queue:loads": 1
     }
+    assert "/jobs?state=waiting,retrying&amp;queue=loads" in await page_of(browser, "/breakers")
+    await console.store.put_breaker(open_breaker("queue:mails", manual=True, job_types=()))
+    assert "/breakers/queue:mails/close" in await page_of(browser, "/queues/mails"), "sooner than by itself"
 
 
 # -- incidents ---------------------------------------------------------------------------------------------

@@ -62,7 +62,12 @@ async def test_scripts_of_users_and_handlers_are_text_and_their_secrets_hidden(
     browser: Browser, jobs: list[JobRow]
 ) -> None:
     addresses = [
-        *("/", "/jobs", "/jobs?state=dead", "/dead-letters", "/redrives", f"/dead-letters/{FINGERPRINT}"),
+        "/",
+        "/jobs",
+        "/jobs?state=dead",
+        "/dead-letters",
+        "/redrives",
+        f"/dead-letters/{FINGERPRINT}",
         *(f"/jobs/{job.job_id}" for job in jobs),
         *(f"/jobs/new?from={job.job_id}{form}" for job in jobs for form in ("", "&as=json")),
     ]

@@ -141,8 +141,8 @@ class BreakerCache:
         """The queues that a person has paused."""
         return self._open_breakers.paused_queues
 
-    def is_open(self, job_type: str, policy: JobPolicy, queue: str) -> bool:
-        """True if a breaker of this job type or queue is not closed."""
+    def is_open(self, job_type: str, policy: JobPolicy, queue: str | None) -> bool:
+        """True if a breaker of this job type is not closed, or this queue is paused."""
         return self._open_breakers.find_blocking(job_type, policy, queue) is not None
 
     def hold_if_open(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:

@@ -59,7 +59,7 @@ class AnnouncementHandler:
         for event in events:
             await self._code_schedules.adopt(event)
         await self._wake_jobs(
-            {row.name for row in rows if not self._breakers.is_open(row.name, row.policy, row.queue)}
+            {row.name for row in rows if not self._breakers.is_open(row.name, row.policy, None)}
         )
         await self._requeue_requests({row.name for row in rows})
         _log.info(

@@ -19,7 +19,8 @@ class BreakerSetRequestedData(CommandData, frozen=True):
     state: Literal[BreakerState.OPEN, BreakerState.CLOSED]
     open_for: Duration | None = Field(
         default=None,
-        description="Open: time until the first probe. None: it stays open until it is closed by hand.",
+        description="Open: time until the first probe, or the end of a pause. None: until it is closed by "
+        "hand.",
     )
     reason: Sentence = "requested"
 
@@ -37,7 +38,8 @@ class BreakerChangedData(EventData, frozen=True):
     state: BreakerState = Field(description="Its new state.")
     since: Timestamp
     until: Timestamp | None = Field(
-        default=None, description="Open: time of the first probe. None: open until it is closed by hand."
+        default=None,
+        description="Open: time of the first probe, or the end of a pause. None: until it is closed by hand.",
     )
     reason: Sentence
     job_types: tuple[JobType, ...] = Field(default=(), description="Known job types that it holds back.")

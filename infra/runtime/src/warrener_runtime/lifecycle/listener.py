@@ -19,7 +19,7 @@ _listener_log, _commands_log = get_logger("listener"), get_logger("commands")
 
 MAX_RETURNS = 3
 """Returns to the queue after which a command that fails, although there is no outage, is dead-lettered."""
-_PREFETCH = 10
+_PREFETCH, _COMMANDS_PREFETCH = 10, 16
 # A message whose handler fails is redelivered at once; without a pause both would spin.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MAX_TRIES = 3
@@ -65,7 +65,7 @@ def consume_commands(
         "commands",
         bus,
         queue,
-        16,
+        _COMMANDS_PREFETCH,
         IsolatingHandler(queue, handle, tries),
         max_batch_size=1,
         clock=clock,

@@ -91,7 +91,7 @@ class OtlpHttpClient:
                     raise
                 failure: OSError = refusal
                 after = refusal.headers.get("Retry-After") or ""
-                pause = float(after) if after.isdecimal() and int(after) else pause
+                pause = (float(after) if after.isdecimal() else 0.0) or pause
             except OSError as error:
                 failure = error
             except HTTPException as error:

@@ -1,4 +1,5 @@
-"""Confirms, returns and acknowledgements of batches, whatever their order, against the plainest model."""
+"""Batches: their confirms, returns and acknowledgements, whatever the order, against the plainest model; how
+deliveries are gathered to some, and how these are cut into portions."""
 
 import asyncio
 from collections import UserList

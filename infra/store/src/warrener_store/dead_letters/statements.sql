@@ -9,10 +9,17 @@ ON CONFLICT DO NOTHING
 RETURNING redrive_id
 
 -- name: redrives
--- Redrives of these ids, or all; the last requested first.
+-- All redrives, the last requested first.
 SELECT {redrive}
 FROM warrener_redrives AS redrive
-WHERE $2::uuid[] IS NULL OR redrive.redrive_id = ANY($2::uuid[])
+ORDER BY redrive.requested_at DESC, redrive.redrive_id DESC
+LIMIT $1
+
+-- name: redrives_by_id
+-- Redrives of these ids, the last requested first.
+SELECT {redrive}
+FROM warrener_redrives AS redrive
+WHERE redrive.redrive_id = ANY($2::uuid[])
 ORDER BY redrive.requested_at DESC, redrive.redrive_id DESC
 LIMIT $1
 

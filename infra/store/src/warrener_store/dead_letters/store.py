@@ -146,7 +146,9 @@ class DeadLetterStore(SqlSession):
 
     async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
         """Redrives, the last requested first; of these ids, if any are given."""
-        found = await self._query("redrives", limit, self._ids(ids) if ids else None)
+        found = await (
+            self._query("redrives_by_id", limit, self._ids(ids)) if ids else self._query("redrives", limit)
+        )
         return [redrive_from_row(values, self.codec) for values in found]
 
     async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:

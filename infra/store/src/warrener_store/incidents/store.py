@@ -172,6 +172,7 @@ def _incidents_to_rows(raised: Iterable[RaisedIncident]) -> Iterator[tuple[Any, 
     """The last occurrence of each fingerprint, their number, and the first and the last moment."""
     in_order = sorted(raised, key=attrgetter("fingerprint", "raised_at", "occurrence"))
     for _, group in groupby(in_order, key=attrgetter("fingerprint")):
-        first, *others = (RAISED.to_row(each, SQLITE_CODEC) for each in group)
-        fingerprint, _, kind, subject, job_type, sample, last_at = others[-1] if others else first
-        yield fingerprint, kind, subject, job_type, sample, 1 + len(others), first[-1], last_at, last_at
+        occurrences = [*group]
+        first_at = SQLITE_CODEC.encode_moment(occurrences[0].raised_at)
+        fingerprint, _, *known, last_at = RAISED.to_row(occurrences[-1], SQLITE_CODEC)
+        yield fingerprint, *known, len(occurrences), first_at, last_at, last_at

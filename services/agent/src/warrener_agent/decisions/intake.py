@@ -94,7 +94,7 @@ class _TrackedBreaker(NamedTuple):
 
 
 class BreakerFilter:
-    """Says which attempts are given back instead of run.
+    """Says which attempts are given back instead of run. `queues`: those that the agent serves.
 
     States expire, so that a lost message costs only time.
     """
@@ -109,7 +109,7 @@ class BreakerFilter:
         self._tracked: dict[str, _TrackedBreaker] = {}
 
     def update(self, data: BreakerChangedData, now: float) -> bool:
-        """Apply a breaker's state; True if that changes anything for this agent's job types."""
+        """Apply a breaker's state; True if that changes anything for this agent."""
         if data.name not in self._job_types:
             return False
         known = self._tracked.pop(data.name, None)

@@ -73,24 +73,27 @@ def claim_results(
     if len(granted) == len(claims) and not any(granted.values()):  # one claim a job, and each was granted
         return [GRANTED] * len(claims)
     jobs = {claim.job_id for claim in granted}
-    return [
-        ClaimResult(ClaimStatus.GRANTED, checkpoint=granted[claim])
-        if claim in granted
-        else ClaimResult(ClaimStatus.SUPERSEDED)
-        if claim.job_id in jobs
-        else _refusal(claim, found.get(claim.job_id), locked=claim.job_id in locked)
-        for claim in claims
-    ]
+
+    def answer(claim: Claim) -> ClaimResult:
+        if claim in granted:
+            return ClaimResult(ClaimStatus.GRANTED, checkpoint=granted[claim])
+        if claim.job_id in jobs:
+            return ClaimResult(ClaimStatus.SUPERSEDED)
+        return _refusal(claim, found.get(claim.job_id), locked=claim.job_id in locked)
+
+    return [answer(claim) for claim in claims]
 
 
 def _refusal(claim: Claim, found: Found | None, *, locked: bool) -> ClaimResult:
-    if found is not None and found.completion is not None:
+    if found is None:
+        return ClaimResult(ClaimStatus.HELD, locked=locked)
+    if found.completion is not None:
         return ClaimResult(ClaimStatus.COMPLETED, found.completion)
-    if found is not None and found.cancelled:
+    if found.cancelled:
         return ClaimResult(ClaimStatus.CANCELLED)
-    if found is not None and found.attempt > claim.attempt:
+    if found.attempt > claim.attempt:
         return ClaimResult(ClaimStatus.SUPERSEDED)
-    if found is not None and found.failure is not None and found.attempt == claim.attempt:
+    if found.failure is not None and found.attempt == claim.attempt:
         return ClaimResult(ClaimStatus.FAILED, failure=found.failure)
     return ClaimResult(ClaimStatus.HELD, locked=locked)
 

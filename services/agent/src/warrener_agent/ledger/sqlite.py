@@ -13,7 +13,7 @@ lock.
 
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
@@ -78,7 +78,11 @@ class SqliteLedger:
     def _open(self, claims: Path) -> LedgerFiles:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            return LedgerFiles(self._path, claims)
+            with ExitStack() as opened:
+                files = opened.enter_context(closing(LedgerFiles(self._path, claims)))
+                files.make_tables()
+                opened.pop_all()
+                return files
         except OSError as error:
             raise LedgerUnavailable(f"expected to write the ledger {self._path}, got: {error}") from error
 

@@ -34,7 +34,7 @@ class LedgerFiles:
     """The handlers' file (`effects`) and the claims' file; used from one thread."""
 
     def __init__(self, effects: Path, claims: Path, patience: float = _BUSY_TIMEOUT) -> None:
-        """Open both files, and make missing tables; after an error neither stays open.
+        """Open both files; after an error neither stays open.
 
         `patience`: the seconds for which a statement waits for the lock of the handlers' file.
         """
@@ -43,12 +43,15 @@ class LedgerFiles:
                 opened.enter_context(closing(_open_file(path, timeout)))
                 for path, timeout in ((effects, patience), (claims, _BUSY_TIMEOUT))
             )
-            with immediate_transaction(self.claims):
-                self.claims.execute(_SQL["claims"])
-                self.claims.execute(_SQL["checkpoints"])
-                _add_columns(self.claims)
-                self.claims.execute(_SQL["claimed"])
             opened.pop_all()
+
+    def make_tables(self) -> None:
+        """Make missing tables of the claims' file, under its lock, for which no handler's statement waits."""
+        with immediate_transaction(self.claims):
+            self.claims.execute(_SQL["claims"])
+            self.claims.execute(_SQL["checkpoints"])
+            _add_columns(self.claims)
+            self.claims.execute(_SQL["claimed"])
 
     def begin(self) -> bool:
         """Take the write lock of the handlers' file; False if another process has it."""
@@ -289,8 +292,10 @@ def _execute(
     connection: sqlite3.Connection, statement: str, parameters: Parameters
 ) -> list[Mapping[str, Any]]:
     if not isinstance(parameters, Mapping):
-        if parameters or number_parameters(statement).names:  # an empty list runs it zero times
+        if parameters:
             connection.executemany(statement, map(_to_sqlite_values, parameters))
+            return []
+        if number_parameters(statement).names:  # an empty list runs it zero times
             return []
         parameters = {}
     cursor = connection.execute(statement, _to_sqlite_values(parameters))

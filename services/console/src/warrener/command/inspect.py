@@ -6,7 +6,7 @@ Their bodies import what they need: the start of every other command would wait 
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +20,8 @@ from warrener.render.screen import err, out, print_json, print_json_line, table
 from warrener.selection import find_job
 
 if TYPE_CHECKING:
+    from rich.live import Live
+
     from warrener.explanations.explanation import Explanation
     from warrener.operations.noun import Backend
 
@@ -105,8 +107,6 @@ def trace(
     $ warrener trace 456789ab --watch
     $ warrener trace 456789ab --json | jq '.rows[].bars[] | select(.look == "hatched") | {cause, seconds}'
     """
-    from rich.live import Live
-
     from warrener.command.verbs import with_backend
     from warrener.operations.timelines import read_timeline
     from warrener.render.trace import trace_data, trace_page
@@ -114,8 +114,12 @@ def trace(
 
     async def body(backend: "Backend") -> None:
         row, version = await find_job(backend.store, job_id), 0
-        is_live = watch and not as_json
-        with Live(console=out(), auto_refresh=False, screen=False) if is_live else nullcontext() as live:
+        screen: AbstractContextManager[Live | None] = nullcontext()
+        if watch and not as_json:
+            from rich import live as rich_live
+
+            screen = rich_live.Live(console=out(), auto_refresh=False, screen=False)
+        with screen as live:
             while True:
                 if live is not None or row.version != version:
                     version = row.version

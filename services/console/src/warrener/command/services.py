@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -16,7 +15,6 @@ from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, 
 from warrener.errors import CommandError, ExitCode, UsageError, exit_with_error
 from warrener.options import Broker, Json, Modules, Store, option
 from warrener.render.screen import err, out, print_json
-from warrener.up.folder import DataFolder
 from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
 from warrener_runtime.secrets import mask
 
@@ -343,6 +341,8 @@ def _ensure_folder(url: str) -> None:
     if where.path.parent.is_dir():
         _check_writable(where)
     elif where.path.parent.absolute() == Path(DEFAULT_FOLDER).absolute():
+        from warrener.up.folder import DataFolder
+
         DataFolder().make()
     else:
         raise CommandError(
@@ -353,6 +353,8 @@ def _ensure_folder(url: str) -> None:
 
 def _check_writable(where: "SqliteAddress") -> None:
     """SQLite writes files beside its own; without the right it would wait for a lock without end."""
+    import tempfile
+
     folder = where.path.parent
     try:
         with tempfile.TemporaryFile(dir=folder):  # the mode of the folder ignores a read-only file system

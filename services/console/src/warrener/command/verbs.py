@@ -223,8 +223,9 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
         elif accepted is False:
             raise CommandError(sentence, code=ExitCode.NOT_SUCCESSFUL)
         else:
-            err().print(Text.assemble(("✓ ", "good"), sentence), soft_wrap=True)
-        if accepted is False:
+            mark = ("! ", "warning") if outcome.is_partial else ("✓ ", "good")
+            err().print(Text.assemble(mark, sentence), soft_wrap=True)
+        if accepted is False or outcome.is_partial:
             raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
     several = typer.Argument(metavar="ID", help=f"{noun.key_help} Any number.")

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -178,7 +179,7 @@ class BrokerInspector:
                     "x-dead-letter-exchange": self.names.to_broker(topology.EVENTS),
                     "x-dead-letter-routing-key": topology.reply_key(destination),
                 }
-                source = await self._declare_reply_queue(channel, expiring, **dead_letters)
+                source = await self._declare_reply_queue(channel, expiring, dead_letters)
                 await self._bind_reply_queue(channel, source, expiring)
                 consume = commands.Basic.Consume(queue=queue, no_ack=True)
                 await _call(channel, consume, commands.Basic.ConsumeOk)
@@ -193,7 +194,9 @@ class BrokerInspector:
         died_at: datetime = deaths[0]["time"]
         return BrokerTime(before, died_at if died_at.tzinfo else died_at.replace(tzinfo=UTC), after)
 
-    async def _declare_reply_queue(self, channel: Channel, address: str, **arguments: str | int) -> str:
+    async def _declare_reply_queue(
+        self, channel: Channel, address: str, arguments: Mapping[str, str | int] = MappingProxyType({})
+    ) -> str:
         """Declare a queue that goes with the connection; its name on the broker."""
         queue = self.names.queue(topology.reply_queue(address)).name
         declare = commands.Queue.Declare(queue=queue, exclusive=True, arguments=dict(arguments))
@@ -261,7 +264,8 @@ async def _call(channel: Channel, method: Method, answer: type[M]) -> M:
 @asynccontextmanager
 async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncGenerator[BrokerInspector]:
     """Connect to this broker. Raises CommandError if it is unreachable, refuses us, or is lost meanwhile."""
-    where, *_ = addresses = [address.with_name(SOURCE) for address in parse_broker_urls(url)]
+    addresses = [address.with_name(SOURCE) for address in parse_broker_urls(url)]
+    where = addresses[0]
     try:
         session, opened = await open_session(addresses, timeout=CONNECT_TIMEOUT)
     except AuthenticationRefused as error:

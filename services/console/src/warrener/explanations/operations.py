@@ -67,8 +67,9 @@ def _explain_agent(facts: AgentSubject) -> Explanation:
     """Explain an agent: ended, silent, draining, full, or at work."""
     system, row, seen = facts.system, facts.row, facts.row.last_seen_at
     is_silent = system.is_silent(row)
-    states = ("silent", "ended") if is_silent else ("alive", "draining")
-    walk = around.begin_walk(system, f"agent {row.agent_id}", states[row.draining], seen)
+    as_drained, otherwise = ("ended", "silent") if is_silent else ("draining", "alive")
+    state = as_drained if row.draining else otherwise
+    walk = around.begin_walk(system, f"agent {row.agent_id}", state, seen)
     if (found := around.check_broker(walk)) is not None:
         return found
     if is_silent:

@@ -60,11 +60,9 @@ def show_dead_letter(job_id: UUID, fingerprint: str | None) -> Suggestion:
 def breaker(name: str, *, is_manual: bool) -> tuple[Suggestion, ...]:
     """Suggest a look at a breaker; a page can close one that does not close by itself. A queue is resumed."""
     address = f"/breakers/{quote(name, safe='')}/close"
-    if queue := paused_queue(name):
-        command = f"warrener breaker close {name}"
-        return (Suggestion(label=f"Resume {queue}", command=command, address=address, verb="breaker.close"),)
     look = Suggestion(label="Breakers", command=f"warrener breaker show {name}", address="/breakers")
-    close = Suggestion(label=f"Close {name}", address=address, verb="breaker.close")
+    label = f"Resume {queue}" if (queue := paused_queue(name)) else f"Close {name}"
+    close = Suggestion(label=label, address=address, verb="breaker.close")
     return (close, look) if is_manual else (look,)
 
 

@@ -71,7 +71,7 @@ def refused(walk: Walk, whom: str, trouble: str) -> Explanation:
 def check_scheduler(walk: Walk, does: str, since: datetime | None = None) -> Explanation | None:
     """End the walk if no scheduler runs; `does` says for which step it is needed."""
     none = f"No scheduler runs: queue {REQUESTS_QUEUE.name} has no consumer"
-    return _check_service(walk, Cause.SCHEDULER_DOWN, walk.system.schedulers, none, does, since=since)
+    return _check_service(walk, "scheduler", walk.system.schedulers, none, does, since=since)
 
 
 def check_supervisor(walk: Walk, does: str, since: datetime | None = None) -> Explanation | None:
@@ -79,16 +79,16 @@ def check_supervisor(walk: Walk, does: str, since: datetime | None = None) -> Ex
     many = walk.system.statuses_waiting
     holds = f" and holds {counted(many, 'event')}" if many else ""
     none = f"No supervisor runs: queue {STATUS_QUEUE.name} has no consumer{holds}"
-    return _check_service(walk, Cause.SUPERVISOR_DOWN, walk.system.supervisors, none, does, since=since)
+    return _check_service(walk, "supervisor", walk.system.supervisors, none, does, since=since)
 
 
 def _check_service(
-    walk: Walk, down: Cause, running: int | None, none: str, does: str, *, since: datetime | None
+    walk: Walk, service: str, running: int | None, none: str, does: str, *, since: datetime | None
 ) -> Explanation | None:
+    down = Cause.SCHEDULER_DOWN if service == "scheduler" else Cause.SUPERVISOR_DOWN
     if running == 0:
-        return walk.end(
-            down, none, run(f"warrener {down.step}"), since=since, next=f"As soon as one runs, it {does}"
-        )
+        then = f"As soon as one runs, it {does}"
+        return walk.end(down, none, run(f"warrener {service}"), since=since, next=then)
     if running is None:
         walk.unknown(down.step, "the broker could not be queried")
     else:

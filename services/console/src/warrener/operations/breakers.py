@@ -150,7 +150,8 @@ class OpenBreaker(ActionBody):
 
     open_for: Annotated[Duration | None, Flag("--for")] = Field(
         default=None,
-        description="Time after which one job may try, such as 10m (default: until it is closed).",
+        description="Time after which one job may try, or a paused queue goes on, such as 10m (default: "
+        "until it is closed).",
     )
 
 
@@ -169,9 +170,12 @@ async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
 
 
 async def close_breaker(call: Call[ActionBody]) -> Outcome:
-    """Close a circuit breaker: let its jobs through. It counts on, and opens again after too many failures.
+    """Close a circuit breaker, or resume a queue: let its jobs through.
+
+    It counts on, and opens again after too many failures; a queue does not.
 
     $ warrener breaker close dependency:billing-api --reason "works again"
+    $ warrener breaker close queue:default
     """
     name, client = _full_name(call.key), await call.backend.client()
     await client.close_breaker(name, reason=call.reason, reply_timeout=call.reply_timeout)

@@ -175,6 +175,10 @@ def series_names(declared: Collection[str], counts: Iterable[StateCount]) -> lis
     return sorted({*declared, *(count.job_type for count in counts), OTHER})
 
 
+def _policy_of(one: "JobTypeSummary") -> JobPolicy | None:
+    return JobPolicy.model_validate(one.policy) if one.policy else None
+
+
 JOB_TYPES = Noun(
     word="job-type",
     command="job-types",
@@ -186,9 +190,9 @@ JOB_TYPES = Noun(
         "type": "name",
         "arguments": lambda one: " ".join(field.usage for field in fields_of(one.arguments_schema or {}, {})),
         "queue": "queue",
-        "attempts": lambda one: one.policy and one.policy["max_attempts"],
-        "retries after": lambda one: one.policy and retries_text(JobPolicy.model_validate(one.policy)),
-        "timeout": lambda one: one.policy and JobPolicy.model_validate(one.policy).timeout,
+        "attempts": lambda one: (policy := _policy_of(one)) and policy.max_attempts,
+        "retries after": lambda one: (policy := _policy_of(one)) and retries_text(policy),
+        "timeout": lambda one: (policy := _policy_of(one)) and policy.timeout,
         "guarantee": "guarantee",
         "announced": "announced_at",
         "about": lambda one: Text(one.description, style="soft"),

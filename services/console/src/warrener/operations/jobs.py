@@ -437,7 +437,8 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
     named = ", ".join(map(str, job_ids[:_MAX_REFUSALS]))
     more = f" and {len(job_ids) - _MAX_REFUSALS:,} more" if len(job_ids) > _MAX_REFUSALS else ""
     return Outcome(
-        accepted=not failures,
+        accepted=done > 0,
+        is_partial=bool(done and failures),
         sentence=sentence,
         details={
             **({"job_id": str(job_ids[0])} if is_one else {"job_ids": [str(one) for one in job_ids]}),

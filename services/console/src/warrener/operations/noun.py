@@ -195,11 +195,12 @@ class Outcome:
     """The end of an action: a sentence, JSON for programs, and the page to go to afterwards.
 
     `unconfirmed`: a sentence in place of the common one, for an author who does not wait for the service.
-    `shown`: a table for the terminal.
+    `shown`: a table for the terminal. `is_partial`: some of several things were refused.
     """
 
     sentence: str
     accepted: bool = True
+    is_partial: bool = False
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     location: str | None = None
     unconfirmed: str = ""

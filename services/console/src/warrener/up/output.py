@@ -88,7 +88,8 @@ class JsonOutput:
         print_json_line({"event": event, "at": now, "source": source, "message": message, **facts})
 
     def line(self, source: str, line: LogLine) -> None:
-        self.event("log", line.message, source=source, level=line.level, **line.facts)
+        known = {"event": "log", "at": datetime.now(UTC), "source": source, "message": line.message}
+        print_json_line({**known, "level": line.level, **line.facts})  # a record may have any of these names
 
     def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
         self.event("ready", "everything works", **facts)

@@ -106,8 +106,8 @@ class ActionServer:
     def _json_endpoint(self, action: Action) -> Callable[..., Awaitable[Response]]:
         async def submit(request: Request, body: ActionBody, **_: str) -> Response:
             outcome = await self._perform(action, request, body)
-            fields: dict[str, Any] = {"accepted": outcome.accepted, "sentence": outcome.sentence}
-            answer = OutcomeBody(**fields, details=dict(outcome.details))
+            details = dict(outcome.details)
+            answer = OutcomeBody(accepted=outcome.accepted, sentence=outcome.sentence, details=details)
             return JSONResponse(answer.model_dump(mode="json"), 200 if outcome.accepted else 409)
 
         kinds = {"request": Request, "body": Annotated[action.body, Body()]}

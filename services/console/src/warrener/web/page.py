@@ -117,7 +117,15 @@ def page(
     def make(view: ShowPage) -> Page:
         template = getattr(view, "__name__", "").removeprefix("show_")
         known, shown = name or template.replace("_", "-"), section or path.split("/")[1]
-        where = {"name": known, "path": path, "section": shown or known, "template": template}
-        return Page(**where, view=view, topics=topics, role=role, refresh=refresh)
+        return Page(
+            name=known,
+            path=path,
+            section=shown or known,
+            template=template,
+            view=view,
+            topics=topics,
+            role=role,
+            refresh=refresh,
+        )
 
     return make

@@ -14,9 +14,22 @@ from warrener_runtime.secrets import HIDDEN
 
 MASKER = Masker()
 SECRET = (
-    *("password", "PASSWORD", "db_password", "dbPassword", "passwords", "X-Api-Key", "apiKey2", "APIKey"),
-    *("access_token", "refreshTokens", "Authorization", "card", "creditCard", "card_number"),
-    *("client-secret", "Set-Cookie"),
+    "password",
+    "PASSWORD",
+    "db_password",
+    "dbPassword",
+    "passwords",
+    "X-Api-Key",
+    "apiKey2",
+    "APIKey",
+    "access_token",
+    "refreshTokens",
+    "Authorization",
+    "card",
+    "creditCard",
+    "card_number",
+    "client-secret",
+    "Set-Cookie",
 )
 HARMLESS = ("discard", "cardinality", "secretary", "idempotency_key", "tokenizer", "keyboard")
 

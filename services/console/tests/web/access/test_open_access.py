@@ -153,7 +153,14 @@ def test_a_sealed_document_comes_back_until_it_expires_for_its_purpose_alone() -
     assert SIGNER.unseal("another", sealed, BEFORE) is None
     text, _, signature = sealed.partition(".")
     for forged in (
-        *("", ".", text, f"{text}.", f".{signature}", f"{text}x.{signature}", "é.é", "x" * 9000),
+        "",
+        ".",
+        text,
+        f"{text}.",
+        f".{signature}",
+        f"{text}x.{signature}",
+        "é.é",
+        "x" * 9000,
         Signer(b"y" * 32).seal("form", content, NOON),
         f"!!!.{SIGNER.sign('form', '!!!')}",
     ):

@@ -189,7 +189,7 @@ async def test_a_drain_ends_all_streams(hub: Hub) -> None:
         ("job.dead.mail", OF_EACH_JOB | DEATH | {"type:mail"}),
         ("job.rejected.unknown", OF_EACH_JOB | {"type:unknown", "parked"}),
         ("schedule.ticked.requested.nightly.report", {"schedules", "overview", "schedule:nightly.report"}),
-        ("breaker.changed.open", {"breakers", "incidents", "jobs", "overview"}),
+        ("breaker.changed.open", {"breakers", "incidents", "jobs", "overview", "queues"}),
         ("agent.lost.host-1", {"agents", "jobs", "overview"}),
         ("service.unresponsive.scheduler", {"incidents", "queues", "overview"}),
         ("reply.someone", set[str]()),
@@ -205,3 +205,6 @@ def test_a_watched_job_is_found_in_the_body() -> None:
     watched = [f"job:{JOB_ID}", "job:another", "queue:mails", "type:sms"]
     found = topics_of("job.finished.succeeded.mail", body, watched)
     assert found & set(watched) == {f"job:{JOB_ID}", "queue:mails"}
+    assert topics_of("breaker.changed.open", b"", watched) & set(watched) == {"queue:mails"}, (
+        "it may be paused"
+    )

@@ -58,7 +58,10 @@ def normalised(text: str) -> str:
 
 
 def _frames(stack: str) -> Iterator[str]:
-    """Yield each frame and class raised once, from the raise on: a stack that is too long has its end."""
+    """Yield each frame and class raised once, from the raise to the handler.
+
+    Starts at the end: a stack that is too long is stored from its end.
+    """
     seen = dict.fromkeys(reversed(list(_lines(stack))))
     return (line for line, _ in zip(seen, range(_MAX_FRAMES), strict=False))
 

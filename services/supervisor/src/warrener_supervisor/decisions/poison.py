@@ -39,6 +39,12 @@ def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
     return error.model_copy(update={"crashes": deaths.named, "crashes_omitted": deaths.unnamed})
 
 
+def loss_message(agent_id: str, since: str, *, not_in_heartbeat: bool) -> str:
+    """Explain why an attempt counts as lost."""
+    what = "not named it since" if not_in_heartbeat else "not sent a heartbeat since"
+    return f"agent {agent_id} has {what} {since}"
+
+
 def revoke_loss(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
     """Return `row` without the charge for a lost attempt that this agent runs or has reported after all.
 

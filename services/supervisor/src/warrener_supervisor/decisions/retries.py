@@ -80,8 +80,7 @@ def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobT
 def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransition:
     """Count the loss, or the timeout if the attempt had run too long before its agent fell silent."""
     since = event.data.last_seen_at.isoformat()
-    what = "not named it since" if event.data.not_in_heartbeat else "not sent a heartbeat since"
-    message = f"agent {event.data.agent_id} has {what} {since}"  # `poison.revoke_loss` recognises it
+    message = poison.loss_message(event.data.agent_id, since, not_in_heartbeat=event.data.not_in_heartbeat)
     error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
     record = attempt_record(row, AttemptOutcome.LOST, context.now, event.data.agent_id, error=error)
     overran = was_overrunning(row, event.data.last_seen_at, context.now, context.timings)
@@ -143,14 +142,16 @@ def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> J
 def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
     """End a job that was stopped on request. An unrequested stop is charged, so that it cannot go on."""
     data = event.data
-    flight = ErrorInfo(
-        kind=ErrorKind.ERROR,
-        type="cancelled",
-        message=data.reason,
-        retryable=False,
-        flight_record=data.flight_record,
-    )
-    record = _ended(row, AttemptOutcome.CANCELLED, data, flight if data.flight_record else None)
+    seen: ErrorInfo | None = None
+    if data.flight_record is not None:
+        seen = ErrorInfo(
+            kind=ErrorKind.ERROR,
+            type="cancelled",
+            message=data.reason,
+            retryable=False,
+            flight_record=data.flight_record,
+        )
+    record = _ended(row, AttemptOutcome.CANCELLED, data, seen)
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     if has_overrun(row, context.now, context.timings):

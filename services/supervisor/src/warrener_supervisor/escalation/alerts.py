@@ -64,11 +64,16 @@ def add_entry(incident: IncidentRow, name: str, plan: DigestPlan, now: datetime)
     return RaisedIncident(
         kind=KIND,
         fingerprint=f"{KIND}:{name}",
-        occurrence=f"{incident.fingerprint}:{incident.round}:{day}",  # the runner reads the fingerprint
+        occurrence=f"{incident.fingerprint}:{incident.round}:{day}",
         subject=name,
         sample={},
         raised_at=now,
     )
+
+
+def fingerprint_of_entry(entry: IncidentOccurrence) -> str:
+    """Return the fingerprint of the incident in this entry."""
+    return entry.occurrence.rsplit(":", 2)[0]
 
 
 def next_report(plan: DigestPlan, after: datetime) -> datetime:

@@ -98,22 +98,22 @@ class JobSteps:
         early, now = list[str](), self._clock.now()
         for entry in entries:
             row = rows.get(UUID(entry.occurrence))
-            retried = row and rows.get(retry_job_id(row.job_id))
-            if row is None or (retried and retried.state is JobState.SUCCEEDED):
+            if row is None or _mended(row.job_id, rows):
                 continue
+            retried = rows.get(retry_job_id(row.job_id))
             if not was_there(row.finished_at or entry.raised_at):
                 early.append(entry.occurrence)
-            elif isinstance(step, CompensateStep) and retried and not retried.state.terminal:
-                waiting.add(entry.occurrence)
-            elif isinstance(step, CompensateStep) or row.source != RETRY_SOURCE:
-                try:
-                    messages.append(
-                        compensation_request(row, incident, step, now)
-                        if isinstance(step, CompensateStep)
-                        else retry_request(row, now)
-                    )
-                except ValueError as error:
-                    bad[entry.occurrence] = str(error)
+                continue
+            try:
+                if not isinstance(step, CompensateStep):
+                    if row.source != RETRY_SOURCE:
+                        messages.append(retry_request(row, now))
+                elif retried is not None and not retried.state.terminal:
+                    waiting.add(entry.occurrence)
+                else:
+                    messages.append(compensation_request(row, incident, step, now))
+            except ValueError as error:
+                bad[entry.occurrence] = str(error)
         if early:
             _log.warning(
                 "A step passed over jobs that died before the step was in their policy."
@@ -145,13 +145,7 @@ class JobSteps:
         self, incident: IncidentRow, entries: Sequence[IncidentOccurrence], rows: Mapping[UUID, JobRow]
     ) -> int:
         jobs = {entry.occurrence: UUID(entry.occurrence) for entry in entries}
-        mended = [
-            name
-            for name, job_id in jobs.items()
-            if job_id in rows
-            and (retried := rows.get(retry_job_id(job_id))) is not None
-            and retried.state is JobState.SUCCEEDED
-        ]
+        mended = [name for name, job_id in jobs.items() if job_id in rows and _mended(job_id, rows)]
         if mended:
             await self._incidents.settle(incident.fingerprint, mended, ALL_STEPS_DONE)
         return len(mended)
@@ -160,6 +154,12 @@ class JobSteps:
         """Load the dead jobs, and the jobs requested in their place."""
         dead = [UUID(entry.occurrence) for entry in entries]
         return await self._store.jobs_by_id({*dead, *map(retry_job_id, dead)}) if dead else {}
+
+
+def _mended(job_id: UUID, rows: Mapping[UUID, JobRow]) -> bool:
+    """True if the job that was requested in place of this one has succeeded."""
+    retried = rows.get(retry_job_id(job_id))
+    return retried is not None and retried.state is JobState.SUCCEEDED
 
 
 def _log_passed_over(incident: IncidentRow, bad: Mapping[str, str]) -> str:

@@ -256,7 +256,7 @@ class EscalationRunner:
         entries = await self._incidents.pending(incident.fingerprint, 1, alerts.MAX_LINES)
         if not entries:  # it was sent before a crash
             return decisions.closed(incident, now, "sent")
-        fingerprints = {entry.occurrence.rsplit(":", 2)[0] for entry in entries}
+        fingerprints = set(map(alerts.fingerprint_of_entry, entries))
         found = await self._incidents.incidents(IncidentFilter(fingerprints=fingerprints, closed=True))
         alert = alerts.report(incident, entries, found, due)
         left = [name for name in plan.to if name not in incident.delivered]

@@ -22,7 +22,8 @@ from warrener.web.access.signing import encode_bytes
 CALLBACK = "/login/oidc/callback"
 _ALGORITHMS = [
     *(f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)),
-    *("EdDSA", "Ed25519"),
+    "EdDSA",
+    "Ed25519",
 ]
 """Signatures by keys of the issuer. Neither `none` nor a shared secret is one of them."""
 _TIMEOUT = 10.0  # seconds of one request to the issuer

@@ -117,7 +117,8 @@ class TokenList:
 
     def __init__(self, lines: Iterable[str], file: Path | None) -> None:
         self._given = parse_tokens(lines, "WARRENER_CONSOLE_TOKENS")
-        self._file, self._of_file = file, tuple[AccessToken, ...]()
+        self._file = file
+        self._of_file: tuple[AccessToken, ...] = ()
         self._stamp: tuple[int, int, int] | None = None
         if file is not None:
             self._read(file)

@@ -6,7 +6,7 @@ service is missing. Without open pages it is not connected at all.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextvars import copy_context
 from time import monotonic
 from uuid import uuid4
@@ -32,7 +32,7 @@ PATTERNS = ("job.#", "schedule.#", "breaker.#", "agent.#", "service.#")
 
 _JOB = "job:"
 _TOPICS = {
-    "breaker": ("breakers", "incidents", "jobs", "overview"),
+    "breaker": ("breakers", "incidents", "jobs", "overview", "queues"),
     "agent": ("agents", "jobs", "overview"),
     "service": ("incidents", "queues", "overview"),
 }
@@ -123,24 +123,21 @@ class EventConsumer(ManagedComponent):
                 seen_at = now
 
 
-def topics_of(routing_key: str, body: bytes, watched: Iterable[str]) -> set[str]:
+def topics_of(routing_key: str, body: bytes, watched: Collection[str]) -> set[str]:
     """Find the topics of a message: general ones, those of its type or schedule, and watched jobs in it.
 
     The routing key names the kind of an event and its job type or schedule; a job's id is searched for in the
     body. So no body is decoded, however many events arrive. A message does not name its dispatch queue, so it
-    changes each queue that is watched.
+    changes each queue that is watched; so does a breaker, which may pause it.
     """
+    queues = {topic for topic in watched if topic.startswith("queue:")}
     kind, _, rest = routing_key.partition(".")
     word, _, rest = rest.partition(".")
     if kind == "schedule":
         return {"schedules", "overview", f"schedule:{rest.partition('.')[2]}"}
     if kind != "job":
-        return set(_TOPICS.get(kind, ()))
+        return {*_TOPICS.get(kind, ()), *(queues if kind == "breaker" else ())}
     state, _, job_type = rest.partition(".") if word == "finished" else (word, "", rest)
     found = {"jobs", "queues", "overview", f"type:{job_type}", *_OF_STATE.get(state, ())}
-    return found | {
-        topic
-        for topic in watched
-        if topic.startswith("queue:")
-        or (topic.startswith(_JOB) and topic.removeprefix(_JOB).encode() in body)
-    }
+    jobs = (topic for topic in watched if topic.startswith(_JOB))
+    return found | queues | {topic for topic in jobs if topic.removeprefix(_JOB).encode() in body}

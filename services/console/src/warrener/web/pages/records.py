@@ -4,7 +4,7 @@ import json
 from base64 import b64decode
 from importlib.metadata import version
 
-from warrener.operations.audit import AUDIT, OUTCOME_TONES, AuditEntry, AuditQuery, list_records
+from warrener.operations.audit import AUDIT, AuditEntry, AuditQuery, list_records
 from warrener.operations.masking import Masker
 from warrener.operations.parked import ParkedDetails, ParkedQuery, list_parked, read_parked
 from warrener.operations.search import SearchQuery, search
@@ -73,7 +73,6 @@ async def show_audit(request: PageRequest) -> View:
         "suggestions": {
             name: sorted({getattr(one, name) for one in found.records}) for name in ("actor", "action")
         },
-        "tones": OUTCOME_TONES,
         "address_of": _address_of_subject,
     }
     return View("Audit log", context)
