@@ -11,14 +11,7 @@ from warrener_client import Client, Job, NotConfirmed, RequestUnroutable
 from warrener_client.replies import ReplyRouter
 from warrener_client.requests import BulkEncoder, JobSpec
 from warrener_client.testing import StandIn
-from warrener_contracts.events import (
-    JobDeduplicated,
-    JobDeduplicatedData,
-    JobFinished,
-    JobFinishedData,
-    JobWaiting,
-    JobWaitingData,
-)
+from warrener_contracts import events
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, Binding
 from warrener_runtime.bus import OutgoingMessage, PublishResult
@@ -200,11 +193,11 @@ def requested(reply_router: ReplyRouter) -> Job:
     return Job("flights.load", reply_router.register(job_id, message, 0.0), reply_router)
 
 
-def waiting(job_id: UUID) -> JobWaiting:
-    data = JobWaitingData(
+def waiting(job_id: UUID) -> events.JobWaiting:
+    data = events.JobWaitingData(
         job_id=job_id, job_type="flights.load", attempt=1, queue="full", reason="it is full", since=NOON
     )
-    return JobWaiting(id="w", source="warrener/supervisor", data=data)
+    return events.JobWaiting(id="w", source="warrener/supervisor", data=data)
 
 
 def test_2_a_job_shows_why_it_waits_until_it_is_finished() -> None:
@@ -215,7 +208,7 @@ def test_2_a_job_shows_why_it_waits_until_it_is_finished() -> None:
     assert job.waiting is not None
     assert (job.waiting.queue, job.waiting.reason, job.waiting.since) == ("full", "it is full", NOON)
     assert other.waiting is None
-    data = JobFinishedData(
+    data = events.JobFinishedData(
         job_id=job.job_id,
         job_type="flights.load",
         state=JobState.SUCCEEDED,
@@ -223,7 +216,7 @@ def test_2_a_job_shows_why_it_waits_until_it_is_finished() -> None:
         requested_at=NOON,
         finished_at=NOON,
     )
-    reply_router.resolve(JobFinished(id="f", source="warrener/supervisor", data=data))
+    reply_router.resolve(events.JobFinished(id="f", source="warrener/supervisor", data=data))
     assert job.is_finished
     assert job.waiting is None
 
@@ -231,8 +224,8 @@ def test_2_a_job_shows_why_it_waits_until_it_is_finished() -> None:
 def test_2_so_does_a_job_that_stands_for_a_later_request() -> None:
     reply_router = ReplyRouter("address")
     job, first = requested(reply_router), uuid4()
-    data = JobDeduplicatedData(requested_job_id=job.job_id, job_id=first, idempotency_key="k")
-    reply_router.resolve(JobDeduplicated(id="d", source="warrener/scheduler", data=data))
+    data = events.JobDeduplicatedData(requested_job_id=job.job_id, job_id=first, idempotency_key="k")
+    reply_router.resolve(events.JobDeduplicated(id="d", source="warrener/scheduler", data=data))
     assert reply_router.resolve(waiting(first))
     assert job.waiting is not None
     assert not reply_router.resolve(waiting(uuid4())), "nobody holds a handle of that one"

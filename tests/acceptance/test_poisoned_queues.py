@@ -13,36 +13,22 @@ from tests.faults.raw_messages import POISON, TIME_AFTER_9999, TYPE_THAT_IS_NO_T
 from tools.reference.golden import golden_events
 
 from warrener_client import SyncClient
+from warrener_contracts import topology
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import (
-    COMMAND_QUEUES,
-    CONTROL,
-    DEAD_QUEUE,
-    EVENTS,
-    HEARTBEATS,
-    LOGS_QUEUE,
-    REQUESTS_QUEUE,
-    STATUS,
-    STATUS_QUEUE,
-    TRIGGERS_QUEUE,
-    UNROUTABLE,
-    UNROUTABLE_QUEUE,
-    dispatch_queue,
-)
 from warrener_store.parked.rows import ParkedMessage
 
 MODULE = "tests.acceptance.many_handlers"
 PARKED_FROM = (
-    *COMMAND_QUEUES,
-    REQUESTS_QUEUE,
-    STATUS_QUEUE,
-    LOGS_QUEUE,
-    DEAD_QUEUE,
-    UNROUTABLE_QUEUE,
-    dispatch_queue("default"),
+    *topology.COMMAND_QUEUES,
+    topology.REQUESTS_QUEUE,
+    topology.STATUS_QUEUE,
+    topology.LOGS_QUEUE,
+    topology.DEAD_QUEUE,
+    topology.UNROUTABLE_QUEUE,
+    topology.dispatch_queue("default"),
 )
 JOBS = 20
 
@@ -60,10 +46,14 @@ def test_2_no_queue_stops_at_what_client_libraries_cannot_decode(warren: Warren)
     warren.start_all(MODULE)
     poison = [one for queue in PARKED_FROM for one in poison_for(queue.name, *POISON)]
     ignored = [
-        *poison_for(TRIGGERS_QUEUE.name, *POISON),  # no schedule waits for these
+        *poison_for(topology.TRIGGERS_QUEUE.name, *POISON),  # no schedule waits for these
         *(
             RawMessage(exchange, key, properties, b"ignored")
-            for exchange, key in ((CONTROL, "all"), (HEARTBEATS, "agent.x"), (EVENTS, "job.dead.many"))
+            for exchange, key in (
+                (topology.CONTROL, "all"),
+                (topology.HEARTBEATS, "agent.x"),
+                (topology.EVENTS, "job.dead.many"),
+            )
             for properties in POISON.values()
         ),
     ]
@@ -98,13 +88,13 @@ def publish_refused(url: str) -> None:
     announcement = ANNOUNCED.model_copy(
         update={"data": ANNOUNCED.data.model_copy(update={"queues": ("taken",)})}
     )
-    nonsense = Message(UNROUTABLE, "many", b"refused", "text/plain", "refused", "", {})
+    nonsense = Message(topology.UNROUTABLE, "many", b"refused", "text/plain", "refused", "", {})
     long_reason = random.Random(1).randbytes(9000).hex()  # what does not compress
     headers = {"warrener-reason": long_reason, "warrener-queue": long_reason}
-    on_broker(url, lambda channel: channel.queue_declare(dispatch_queue("taken").name))
+    on_broker(url, lambda channel: channel.queue_declare(topology.dispatch_queue("taken").name))
     for message in (
         heartbeat,
-        heartbeat._replace(exchange=STATUS, routing_key=f"agent.heartbeat.{beat.data.agent_id}"),
+        heartbeat._replace(exchange=topology.STATUS, routing_key=f"agent.heartbeat.{beat.data.agent_id}"),
         build_message(announcement),
         nonsense._replace(headers=headers),
     ):

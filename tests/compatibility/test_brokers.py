@@ -14,21 +14,13 @@ import pytest
 from tests.conformance.bus_rigs import make_message, names, receive
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_contracts.topology import (
-    DEAD_QUEUE,
-    DELAY,
-    DISPATCH,
-    TOPOLOGY,
-    UNROUTABLE_QUEUE,
-    control_queue,
-    dispatch_queue,
-)
+from warrener_contracts import topology
 from warrener_runtime.bus import Bus, PublishResult, TopologyMismatch, open_bus
 from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.memory import MemoryStore
 
-ETL = dispatch_queue("etl")
-EVERYTHING = TOPOLOGY.with_queues([ETL])
+ETL = topology.dispatch_queue("etl")
+EVERYTHING = topology.TOPOLOGY.with_queues([ETL])
 
 
 @asynccontextmanager
@@ -55,14 +47,14 @@ async def test_the_broker_is_one_of_those_we_support(broker: RabbitMQServer) -> 
 
 async def test_everything_can_be_declared_again_by_another(bus: Bus, vhost_url: str) -> None:
     async with opened_bus(vhost_url) as other:
-        await other.declare(EVERYTHING.with_queues([control_queue("agent-1", ["etl"])]))
+        await other.declare(EVERYTHING.with_queues([topology.control_queue("agent-1", ["etl"])]))
         await bus.declare(EVERYTHING)
 
 
 async def test_a_drift_of_one_argument_is_noticed(bus: Bus) -> None:
     other = replace(ETL, arguments={**ETL.arguments, "x-dead-letter-routing-key": "elsewhere"})
     with pytest.raises(TopologyMismatch, match=r"warrener\.queue\.etl"):
-        await bus.declare(TOPOLOGY.with_queues([other]))
+        await bus.declare(topology.TOPOLOGY.with_queues([other]))
 
 
 async def test_every_queue_of_work_is_a_quorum_queue(
@@ -80,9 +72,9 @@ async def test_every_queue_of_work_is_a_quorum_queue(
 @pytest.mark.parametrize(
     ("exchange", "key", "queue"),
     [
-        (DISPATCH, "etl.load", ETL.name),
-        (DELAY, "1s.etl.load", ETL.name),
-        (DELAY, "no-such-level.etl.load", UNROUTABLE_QUEUE.name),
+        (topology.DISPATCH, "etl.load", ETL.name),
+        (topology.DELAY, "1s.etl.load", ETL.name),
+        (topology.DELAY, "no-such-level.etl.load", topology.UNROUTABLE_QUEUE.name),
     ],
 )
 async def test_a_message_reaches_its_queue(bus: Bus, exchange: str, key: str, queue: str) -> None:
@@ -94,12 +86,14 @@ async def test_a_message_reaches_its_queue(bus: Bus, exchange: str, key: str, qu
 
 
 async def test_a_dispatch_to_a_queue_that_there_is_not_comes_back(bus: Bus) -> None:
-    assert await bus.publish([make_message("2", "gpu.load", DISPATCH)]) == [PublishResult.UNROUTABLE]
+    assert await bus.publish([make_message("2", "gpu.load", topology.DISPATCH)]) == [PublishResult.UNROUTABLE]
 
 
 @pytest.mark.parametrize("requeue", [False, True], ids=["given up", "given back again and again"])
 async def test_what_agents_do_not_take_is_buried(bus: Bus, *, requeue: bool) -> None:
-    assert await bus.publish([make_message("poison", "etl.load", DISPATCH)]) == [PublishResult.CONFIRMED]
+    assert await bus.publish([make_message("poison", "etl.load", topology.DISPATCH)]) == [
+        PublishResult.CONFIRMED
+    ]
     work = await bus.subscribe(ETL.name, prefetch=1)
 
     async def reject_all() -> None:
@@ -107,7 +101,7 @@ async def test_what_agents_do_not_take_is_buried(bus: Bus, *, requeue: bool) -> 
             await work.reject(batch, requeue=requeue)
 
     rejecting = asyncio.create_task(reject_all())
-    assert names(await receive(await bus.subscribe(DEAD_QUEUE.name, prefetch=1), 1)) == ["poison"]
+    assert names(await receive(await bus.subscribe(topology.DEAD_QUEUE.name, prefetch=1), 1)) == ["poison"]
     rejecting.cancel()
     await asyncio.wait({rejecting})
 

@@ -6,45 +6,35 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.conformance.ledger_rig import (
-    ENDED,
-    LEASE,
-    NOW,
-    WAIT,
-    claim,
-    done,
-    effects,
-    failed,
-    job,
-    make_table,
-    recorded,
-)
+from tests.conformance import ledger_rig
 
 from warrener_agent.ledger import ChildJobRequest, ClaimStatus, Ledger, LedgerError, connected_ledger
 
 
 async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) -> None:
     """What the handler wrote is undone; that it failed is remembered."""
-    await make_table(ledger)
-    mine = job()
-    await claim(ledger, mine)
+    await ledger_rig.make_table(ledger)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('one')")
-    assert await ledger.fail([failed(mine)], agent_id="ada") == {mine.job_id}
-    assert await effects(ledger) == []
-    assert await claim(ledger, mine) == [ClaimStatus.FAILED]
+    assert await ledger.fail([ledger_rig.failed(mine)], agent_id="ada") == {mine.job_id}
+    assert await ledger_rig.effects(ledger) == []
+    assert await ledger_rig.claim(ledger, mine) == [ClaimStatus.FAILED]
 
 
 async def test_g4_effects_result_and_child_jobs_commit_together(ledger: Ledger, other: Ledger) -> None:
-    await make_table(ledger)
-    mine = job()
-    await claim(ledger, mine)
-    completion = done(mine, {"rows": 2}, ChildJobRequest("a", b"{}"), ChildJobRequest("b", b'{"x":1}'))
+    await ledger_rig.make_table(ledger)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine)
+    completion = ledger_rig.done(
+        mine, {"rows": 2}, ChildJobRequest("a", b"{}"), ChildJobRequest("b", b'{"x":1}')
+    )
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES (:note)", [{"note": "one"}, {"note": "two"}])
         assert await transaction.complete(completion)
-    assert await effects(other) == ["one", "two"]
-    assert await recorded(other, mine) == completion
+    assert await ledger_rig.effects(other) == ["one", "two"]
+    assert await ledger_rig.recorded(other, mine) == completion
 
 
 class Killed(Exception):
@@ -55,9 +45,9 @@ class Killed(Exception):
 async def test_g4_of_an_attempt_that_ends_early_nothing_stays(
     ledger: Ledger, other: Ledger, step: str
 ) -> None:
-    await make_table(ledger)
-    mine = job()
-    await claim(ledger, mine)
+    await ledger_rig.make_table(ledger)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine)
 
     def maybe_end(here: str) -> None:
         if here == step:
@@ -73,85 +63,87 @@ async def test_g4_of_an_attempt_that_ends_early_nothing_stays(
 
     with pytest.raises(Killed):
         await attempt()
-    assert await effects(other) == []
-    assert await claim(ledger, mine) == [ClaimStatus.GRANTED]
+    assert await ledger_rig.effects(other) == []
+    assert await ledger_rig.claim(ledger, mine) == [ClaimStatus.GRANTED]
 
 
 @pytest.mark.parametrize("overtaken", ["by a higher attempt", "by another agent", "by a cancellation"])
 async def test_g4_a_fenced_completion_is_refused_and_its_effects_are_undone(
     ledger: Ledger, other: Ledger, overtaken: str
 ) -> None:
-    await make_table(ledger)
-    mine = job()
-    await claim(ledger, mine, lease=ENDED)
+    await ledger_rig.make_table(ledger)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine, lease=ledger_rig.ENDED)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('zombie')")
         if overtaken == "by a higher attempt":
-            assert await claim(other, mine._replace(attempt=2), by="bob") == [ClaimStatus.GRANTED]
+            assert await ledger_rig.claim(other, mine._replace(attempt=2), by="bob") == [ClaimStatus.GRANTED]
         elif overtaken == "by another agent":
-            assert await claim(other, mine, by="bob") == [ClaimStatus.GRANTED]
+            assert await ledger_rig.claim(other, mine, by="bob") == [ClaimStatus.GRANTED]
         else:
-            await other.cancel([mine.job_id], now=NOW)
-        assert not await transaction.complete(done(mine))
-    assert await effects(other) == []
+            await other.cancel([mine.job_id], now=ledger_rig.NOW)
+        assert not await transaction.complete(ledger_rig.done(mine))
+    assert await ledger_rig.effects(other) == []
 
 
 async def test_g4_a_completion_is_recorded_once_whichever_way_it_comes(ledger: Ledger) -> None:
-    await make_table(ledger)
-    mine = job()
-    await claim(ledger, mine)
-    assert await ledger.complete([done(mine, "first")], agent_id="ada") == {mine.job_id}
+    await ledger_rig.make_table(ledger)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine)
+    assert await ledger.complete([ledger_rig.done(mine, "first")], agent_id="ada") == {mine.job_id}
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('again')")
-        assert not await transaction.complete(done(mine, "second"))
-    assert await effects(ledger) == []
-    assert (await recorded(ledger, mine)).result == "first"
+        assert not await transaction.complete(ledger_rig.done(mine, "second"))
+    assert await ledger_rig.effects(ledger) == []
+    assert (await ledger_rig.recorded(ledger, mine)).result == "first"
 
 
 async def test_g3_a_claim_never_waits_for_a_handler_that_writes(ledger: Ledger, other: Ledger) -> None:
-    await make_table(ledger)
-    slow, quick = job(), job()
-    await claim(ledger, slow)
+    await ledger_rig.make_table(ledger)
+    slow, quick = ledger_rig.job(), ledger_rig.job()
+    await ledger_rig.claim(ledger, slow)
     async with ledger.transaction(slow, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('slow')")
-        async with asyncio.timeout(WAIT):
-            assert await claim(other, quick, by="bob") == [ClaimStatus.GRANTED]
-            assert (await ledger.renew([slow], agent_id="ada", lease=LEASE)).renewed == {slow.job_id}
-            assert await other.complete([done(quick)], agent_id="bob") == {quick.job_id}
-        assert await transaction.complete(done(slow))
+        async with asyncio.timeout(ledger_rig.WAIT):
+            assert await ledger_rig.claim(other, quick, by="bob") == [ClaimStatus.GRANTED]
+            assert (await ledger.renew([slow], agent_id="ada", lease=ledger_rig.LEASE)).renewed == {
+                slow.job_id
+            }
+            assert await other.complete([ledger_rig.done(quick)], agent_id="bob") == {quick.job_id}
+        assert await transaction.complete(ledger_rig.done(slow))
 
 
 async def test_g4_transactions_of_several_agents_wait_for_each_other_and_none_fails(
     ledger: Ledger, other: Ledger
 ) -> None:
-    await make_table(ledger)
+    await ledger_rig.make_table(ledger)
 
     async def work(where: Ledger, agent: str, number: int) -> bool:
-        mine = job()
-        await claim(where, mine, by=agent)
+        mine = ledger_rig.job()
+        await ledger_rig.claim(where, mine, by=agent)
         async with where.transaction(mine, agent_id=agent) as transaction:
             await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": f"{agent} {number}"})
             await transaction.execute("SELECT count(*) AS rows FROM effects")
-            return await transaction.complete(done(mine, number))
+            return await transaction.complete(ledger_rig.done(mine, number))
 
     places = [(ledger, "ada"), (other, "bob")]
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(ledger_rig.WAIT):
         completed = await asyncio.gather(*(work(*place, number) for number in range(15) for place in places))
     assert all(completed)
-    assert len(await effects(ledger)) == 30
+    assert len(await ledger_rig.effects(ledger)) == 30
 
 
 async def test_g4_a_transaction_that_waits_for_another_can_be_cancelled(
     ledger: Ledger, other: Ledger
 ) -> None:
-    await make_table(ledger)
-    first = job()
-    await claim(ledger, first)
+    await ledger_rig.make_table(ledger)
+    first = ledger_rig.job()
+    await ledger_rig.claim(ledger, first)
     started = asyncio.Event()
 
     async def second() -> None:
-        mine = job()
-        await claim(other, mine, by="bob")
+        mine = ledger_rig.job()
+        await ledger_rig.claim(other, mine, by="bob")
         async with other.transaction(mine, agent_id="bob") as transaction:
             started.set()
             await transaction.execute("DELETE FROM effects")
@@ -162,26 +154,26 @@ async def test_g4_a_transaction_that_waits_for_another_can_be_cancelled(
         waiting = asyncio.create_task(second())
         await started.wait()
         waiting.cancel()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(ledger_rig.WAIT):
             await asyncio.wait({waiting})
-        assert await transaction.complete(done(first))
-    assert await effects(other) == ["kept"]
+        assert await transaction.complete(ledger_rig.done(first))
+    assert await ledger_rig.effects(other) == ["kept"]
 
 
 async def test_after_its_end_a_transaction_takes_nothing_more(ledger: Ledger) -> None:
-    await make_table(ledger)
-    mine = job()
-    await claim(ledger, mine)
+    await ledger_rig.make_table(ledger)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('one')")
     with pytest.raises(LedgerError, match="is over"):
         await transaction.execute("INSERT INTO effects VALUES ('two')")
-    assert await effects(ledger) == []
+    assert await ledger_rig.effects(ledger) == []
 
 
 async def test_a_handler_cannot_end_the_transaction_itself(ledger: Ledger) -> None:
-    mine = job()
-    await claim(ledger, mine)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         for statement in ("COMMIT", " rollback;", "BEGIN IMMEDIATE", "END"):
             with pytest.raises(ValueError, match="inside the transaction"):
@@ -189,8 +181,8 @@ async def test_a_handler_cannot_end_the_transaction_itself(ledger: Ledger) -> No
 
 
 async def test_statements_take_named_parameters_and_give_rows_by_name(ledger: Ledger) -> None:
-    mine = job()
-    await claim(ledger, mine)
+    mine = ledger_rig.job()
+    await ledger_rig.claim(ledger, mine)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("CREATE TABLE things (name TEXT, size INTEGER)")
         rows = [{"name": "it's :name", "size": 1}, {"name": "b", "size": 2}]
@@ -205,9 +197,9 @@ async def test_statements_take_named_parameters_and_give_rows_by_name(ledger: Le
 
 async def test_a_handlers_statement_waits_for_no_claim(tmp_path: Path) -> None:
     """The claims of SQLite are a file of their own, whose lock another process may hold for long."""
-    mine = job()
+    mine = ledger_rig.job()
     async with connected_ledger(f"sqlite:///{tmp_path}/ledger.db") as ledger:
-        await claim(ledger, mine)
+        await ledger_rig.claim(ledger, mine)
         with closing(sqlite3.connect(tmp_path / "ledger.db-claims", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             async with ledger.transaction(mine, agent_id="ada") as transaction:

@@ -11,23 +11,14 @@ from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
 from warrener_store.jobs.views import Success
-from warrener_store.statistics.rows import (
-    AgentVersion,
-    BucketSpan,
-    CauseBucket,
-    Deploy,
-    RollupPosition,
-    SeriesBucket,
-    SeriesKind,
-    SeriesQuery,
-)
+from warrener_store.statistics import rows
 
-BEGIN = RollupPosition()
-BUCKET = SeriesBucket(
-    span=BucketSpan.HOUR,
-    kind=SeriesKind.JOB_TYPE,
+BEGIN = rows.RollupPosition()
+BUCKET = rows.SeriesBucket(
+    span=rows.BucketSpan.HOUR,
+    kind=rows.SeriesKind.JOB_TYPE,
     name="flights.load\x00",
-    starts_at=BucketSpan.HOUR.floor(NOON),
+    starts_at=rows.BucketSpan.HOUR.floor(NOON),
     code_version="1.4.2",
     succeeded=7,
     dead=1,
@@ -42,16 +33,16 @@ BUCKET = SeriesBucket(
     queue_time_max=0.125,
     queue_times={1: 7},
 )
-CAUSE = CauseBucket(
-    span=BucketSpan.HOUR,
+CAUSE = rows.CauseBucket(
+    span=rows.BucketSpan.HOUR,
     job_type="flights.load",
-    starts_at=BucketSpan.HOUR.floor(NOON),
+    starts_at=rows.BucketSpan.HOUR.floor(NOON),
     fingerprint="f1",
     jobs=3,
     error_type="KeyError",
     message="'origin\x00'",
 )
-DEPLOY = Deploy(
+DEPLOY = rows.Deploy(
     job_type="flights.load",
     first_seen_at=NOON,
     code_version="1.4.2",
@@ -115,13 +106,13 @@ async def test_a_job_that_is_not_over_is_not_read(store: Store) -> None:
 async def test_the_newest_ends_are_counted_by_minute(store: Store) -> None:
     await ended(store, -1, 1, 2, 61)
     found = await store.recent_ends(NOON)
-    minute = BucketSpan.MINUTE.floor(NOON)
+    minute = rows.BucketSpan.MINUTE.floor(NOON)
     assert {(one.minute, one.jobs) for one in found} == {(minute, 2), (minute + timedelta(minutes=1), 1)}
     assert {(one.job_type, one.state) for one in found} == {("flights.load", JobState.SUCCEEDED)}
 
 
-def moved(revision: int) -> RollupPosition:
-    return RollupPosition(
+def moved(revision: int) -> rows.RollupPosition:
+    return rows.RollupPosition(
         revision=revision, finished_at=after(revision), job_id=UUID(int=revision), complete_until=after(9)
     )
 
@@ -133,12 +124,12 @@ async def test_a_position_and_its_buckets_change_together(store: Store) -> None:
     more, deaths = replace(BUCKET, succeeded=9, durations={3: 6, 20: 3}), replace(CAUSE, jobs=4)
     assert await store.add_statistics(moved(2), [more], [deaths])
     assert await read_bucket(store) == [more]
-    assert await store.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == [deaths]
+    assert await store.causes(rows.BucketSpan.HOUR, ["flights.load"], after(-3600)) == [deaths]
 
 
-async def read_bucket(store: Store) -> list[SeriesBucket]:
-    which = SeriesQuery(
-        span=BucketSpan.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=after(-3600)
+async def read_bucket(store: Store) -> list[rows.SeriesBucket]:
+    which = rows.SeriesQuery(
+        span=rows.BucketSpan.HOUR, kind=rows.SeriesKind.JOB_TYPE, names=[BUCKET.name], since=after(-3600)
     )
     return await store.series(which)
 
@@ -148,7 +139,7 @@ async def test_a_step_that_is_repeated_or_late_changes_nothing(store: Store) -> 
     assert not await store.add_statistics(moved(1), [replace(BUCKET, succeeded=99)], [CAUSE])
     assert not await store.add_statistics(moved(3), [replace(BUCKET, succeeded=99)], [CAUSE])
     assert await read_bucket(store) == [BUCKET]
-    assert await store.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == []
+    assert await store.causes(rows.BucketSpan.HOUR, ["flights.load"], after(-3600)) == []
 
 
 async def test_of_several_supervisors_one_makes_a_step(store: Store) -> None:
@@ -167,31 +158,33 @@ async def test_a_series_is_read_by_name_and_time(store: Store) -> None:
         for n in range(3)
         for version in ("1", "2")
     ]
-    await store.add_statistics(moved(1), [*buckets, replace(BUCKET, span=BucketSpan.DAY)], [])
-    which = SeriesQuery(
-        span=BucketSpan.HOUR,
-        kind=SeriesKind.JOB_TYPE,
+    await store.add_statistics(moved(1), [*buckets, replace(BUCKET, span=rows.BucketSpan.DAY)], [])
+    which = rows.SeriesQuery(
+        span=rows.BucketSpan.HOUR,
+        kind=rows.SeriesKind.JOB_TYPE,
         names=("a",),
         since=hour + timedelta(hours=1),
         until=hour + timedelta(hours=2),
     )
     assert await store.series(which) == buckets[2:4]
     assert await store.series(replace(which, names=("a", "b"), until=None)) == [*buckets[2:6], *buckets[8:12]]
-    assert await store.series(replace(which, kind=SeriesKind.SCHEDULE)) == []
-    assert await store.series_names() == [(SeriesKind.JOB_TYPE, BUCKET.name)]
+    assert await store.series(replace(which, kind=rows.SeriesKind.SCHEDULE)) == []
+    assert await store.series_names() == [(rows.SeriesKind.JOB_TYPE, BUCKET.name)]
 
 
 async def test_old_buckets_are_deleted_by_their_length(store: Store) -> None:
     old = replace(BUCKET, starts_at=BUCKET.starts_at - timedelta(hours=1))
     old_cause = replace(CAUSE, starts_at=old.starts_at)
-    day = replace(old, span=BucketSpan.DAY)
+    day = replace(old, span=rows.BucketSpan.DAY)
     await store.add_statistics(moved(1), [BUCKET, old, day], [CAUSE, old_cause])
-    await store.drop_statistics(BucketSpan.HOUR, BUCKET.starts_at)
+    await store.drop_statistics(rows.BucketSpan.HOUR, BUCKET.starts_at)
     long_ago = after(-10 * 86400)
-    hours = SeriesQuery(span=BucketSpan.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=long_ago)
+    hours = rows.SeriesQuery(
+        span=rows.BucketSpan.HOUR, kind=rows.SeriesKind.JOB_TYPE, names=[BUCKET.name], since=long_ago
+    )
     assert await store.series(hours) == [BUCKET]
-    assert await store.series(replace(hours, span=BucketSpan.DAY)) == [day]
-    assert await store.causes(BucketSpan.HOUR, ["flights.load"], long_ago) == [CAUSE]
+    assert await store.series(replace(hours, span=rows.BucketSpan.DAY)) == [day]
+    assert await store.causes(rows.BucketSpan.HOUR, ["flights.load"], long_ago) == [CAUSE]
 
 
 async def test_deploys_come_back_the_newest_first(store: Store) -> None:
@@ -212,7 +205,7 @@ async def test_a_deploy_that_is_seen_again_stays_one(store: Store) -> None:
 
 
 async def test_versions_of_agents_are_remembered(store: Store) -> None:
-    first = AgentVersion(agent_id="a1", since=NOON, code_version="1.4.1")
+    first = rows.AgentVersion(agent_id="a1", since=NOON, code_version="1.4.1")
     second = replace(first, since=after(60), code_version="1.4.2")
     other = replace(first, agent_id="b2")
     await store.put_agent_versions([second, first, other])
@@ -222,7 +215,7 @@ async def test_versions_of_agents_are_remembered(store: Store) -> None:
 
 async def test_old_deploys_and_versions_are_deleted(store: Store) -> None:
     await store.put_agents([agent_row("live")])
-    live_before = AgentVersion(agent_id="live", since=NOON, code_version="1")
+    live_before = rows.AgentVersion(agent_id="live", since=NOON, code_version="1")
     live_now = replace(live_before, since=after(10))
     gone = replace(live_before, agent_id="gone")
     await store.put_agent_versions([live_before, live_now, gone])

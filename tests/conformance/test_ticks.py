@@ -10,23 +10,16 @@ from tests.store_rows import NOON, after, died, running_job, succeeded
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
-from warrener_store.schedules.rows import (
-    EXAMINED_SCHEDULES,
-    OldTicks,
-    ScheduleRow,
-    TickRow,
-    WatchedSchedule,
-    WatchRow,
-)
+from warrener_store.schedules import rows
 from warrener_store.schedules.store import REMOVED
 from warrener_store.store import Store
 
 
-def passed_over(seconds: float, status: TickStatus = TickStatus.SKIPPED) -> TickRow:
+def passed_over(seconds: float, status: TickStatus = TickStatus.SKIPPED) -> rows.TickRow:
     return tick(seconds=seconds, status=status, job_id=None, wake_at=None, request=None, reason="paused")
 
 
-def backfilled(seconds: float) -> TickRow:
+def backfilled(seconds: float) -> rows.TickRow:
     return tick(seconds=seconds, status=TickStatus.CAUGHT_UP, reason="backfilled", wake_at=after(999))
 
 
@@ -71,19 +64,19 @@ async def test_they_are_published_when_their_time_has_come(store: Store) -> None
     assert sorted(row.nominal_at for row in claimed) == [after(0), after(1)]
 
 
-def expecting(name: str = "hourly", seconds: float = 0, **choices: Any) -> ScheduleRow:
+def expecting(name: str = "hourly", seconds: float = 0, **choices: Any) -> rows.ScheduleRow:
     """A schedule that was put then; if nothing is said, it is paused after three failures."""
     row = schedule(name, put_at=after(seconds))
     expected = row.definition.choices.model_copy(update=choices or {"pause_after_failures": 3})
     return replace(row, definition=row.definition.model_copy(update={"choices": expected}))
 
 
-def watch(name: str = "hourly", seconds: float = 0, **changes: object) -> WatchRow:
-    row = WatchRow(name=name, pause_after=3, since=NOON, check_at=after(seconds))
+def watch(name: str = "hourly", seconds: float = 0, **changes: object) -> rows.WatchRow:
+    row = rows.WatchRow(name=name, pause_after=3, since=NOON, check_at=after(seconds))
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
 
-async def looked_at(store: Store, seconds: float = 0) -> list[WatchedSchedule]:
+async def looked_at(store: Store, seconds: float = 0) -> list[rows.WatchedSchedule]:
     return await store.claim_watches(after(seconds), after(seconds + 10), 10)
 
 
@@ -109,8 +102,8 @@ class TestClaiming:
         within = watch("other", pause_after=None, success_within=timedelta(minutes=1.5))
         claimed = sorted(await looked_at(store), key=lambda found: found.row.name)
         assert claimed == [
-            WatchedSchedule(replace(watch(), check_at=after(10)), paused=False),
-            WatchedSchedule(replace(within, check_at=after(10)), paused=True),
+            rows.WatchedSchedule(replace(watch(), check_at=after(10)), paused=False),
+            rows.WatchedSchedule(replace(within, check_at=after(10)), paused=True),
         ]
         assert await looked_at(store) == []
         assert len(await looked_at(store, 60)) == 3
@@ -200,7 +193,7 @@ class TestQuestions:
 NAMES = ("hourly", "yearly")
 
 
-def over(name: str = "hourly", seconds: float = 0, status: TickStatus = TickStatus.FIRED) -> TickRow:
+def over(name: str = "hourly", seconds: float = 0, status: TickStatus = TickStatus.FIRED) -> rows.TickRow:
     return tick(name, seconds, status=status, wake_at=None, request=None)
 
 
@@ -239,15 +232,15 @@ async def test_what_waits_or_is_not_known_to_be_published_is_never_forgotten(sto
 
 
 async def test_the_schedules_that_have_ticked_are_examined_one_after_the_other(store: Store) -> None:
-    assert await store.old_ticks("", after(9), 1, 2) == OldTicks([])
-    names = [f"s{number:03}" for number in range(EXAMINED_SCHEDULES + 2)]
+    assert await store.old_ticks("", after(9), 1, 2) == rows.OldTicks([])
+    names = [f"s{number:03}" for number in range(rows.EXAMINED_SCHEDULES + 2)]
     await store.add_ticks([over(name, seconds) for name in names for seconds in range(2)])
     first = await store.old_ticks("", after(9), 1, 1000)
-    assert [one.schedule for one in first.ticks] == names[:EXAMINED_SCHEDULES]
-    assert first.after == names[EXAMINED_SCHEDULES - 1]
-    last = await store.old_ticks(names[EXAMINED_SCHEDULES - 1], after(9), 1, 1000)
-    assert ([one.schedule for one in last.ticks], last.after) == (names[EXAMINED_SCHEDULES:], None)
-    assert await store.old_ticks(names[-1], after(9), 1, 1000) == OldTicks([])
+    assert [one.schedule for one in first.ticks] == names[: rows.EXAMINED_SCHEDULES]
+    assert first.after == names[rows.EXAMINED_SCHEDULES - 1]
+    last = await store.old_ticks(names[rows.EXAMINED_SCHEDULES - 1], after(9), 1, 1000)
+    assert ([one.schedule for one in last.ticks], last.after) == (names[rows.EXAMINED_SCHEDULES :], None)
+    assert await store.old_ticks(names[-1], after(9), 1, 1000) == rows.OldTicks([])
 
 
 async def test_a_removed_schedule_leaves_no_tick_that_waits(store: Store) -> None:

@@ -23,17 +23,7 @@ from warrener.explanations import explain
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation
 from warrener.gathering import gather
-from warrener_contracts.events import (
-    BreakerSetRequested,
-    Event,
-    JobCancelRequested,
-    JobDropRequested,
-    JobRedriveRequested,
-    JobRequested,
-    SchedulePauseRequested,
-    SchedulePut,
-    ScheduleTriggerRequested,
-)
+from warrener_contracts import events
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
@@ -79,7 +69,7 @@ class Stage:
         self.world = world
         self._sent = 0
 
-    async def send(self, kind: type[Event[Any]], event_id: str = "", /, **data: Any) -> None:
+    async def send(self, kind: type[events.Event[Any]], event_id: str = "", /, **data: Any) -> None:
         """Publish an event as any client does."""
         self._sent += 1
         event = {"id": event_id or f"sent-{self._sent}", "source": "shop", "data": data}
@@ -90,7 +80,7 @@ class Stage:
     ) -> str:
         """Request a job; its id."""
         wanted = event_id or f"order-{self._sent}"
-        await self.send(JobRequested, wanted, job_type=job_type, arguments=arguments or {}, **fields)
+        await self.send(events.JobRequested, wanted, job_type=job_type, arguments=arguments or {}, **fields)
         await self.world.clock.advance(1)
         return str(job_id_of("shop", wanted))
 
@@ -106,7 +96,7 @@ class Stage:
         """Put a schedule; its name."""
         arguments = {"quick": {"number": 1}, "slow": {"seconds": 60.0}}[job_type]
         defined = {"arguments": arguments} | fields
-        await self.send(SchedulePut, name=name, rule=rule, job_type=job_type, **defined)
+        await self.send(events.SchedulePut, name=name, rule=rule, job_type=job_type, **defined)
         await self.world.clock.advance(1)
         return name
 
@@ -163,14 +153,14 @@ async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
 
 async def cancelled(stage: Stage) -> str:
     job_id = await stage.quick(delay=HOUR)
-    await stage.send(JobCancelRequested, job_id=job_id, reason="wrong file")
+    await stage.send(events.JobCancelRequested, job_id=job_id, reason="wrong file")
     return job_id
 
 
 async def cancelled_while_its_agent_reports_nothing(stage: Stage) -> str:
     job_id = await stage.until_state(await stage.slow(), JobState.RUNNING)
     stage.kill("agent")
-    await stage.send(JobCancelRequested, job_id=job_id)
+    await stage.send(events.JobCancelRequested, job_id=job_id)
     return job_id
 
 
@@ -185,13 +175,13 @@ async def dead(stage: Stage) -> str:
 
 async def redriven(stage: Stage) -> str:
     job_id = await dead(stage)
-    await stage.send(JobRedriveRequested, selection={"job_ids": [job_id]}, by="ann")
+    await stage.send(events.JobRedriveRequested, selection={"job_ids": [job_id]}, by="ann")
     return job_id
 
 
 async def dropped(stage: Stage) -> str:
     job_id = await dead(stage)
-    await stage.send(JobDropRequested, selection={"job_ids": [job_id]}, by="ann", reason="refunded")
+    await stage.send(events.JobDropRequested, selection={"job_ids": [job_id]}, by="ann", reason="refunded")
     return job_id
 
 
@@ -201,13 +191,13 @@ async def retrying(stage: Stage, **fields: Any) -> str:
 
 
 async def behind_a_breaker(stage: Stage) -> str:
-    await stage.send(BreakerSetRequested, name="job:quick", state="open", open_for=1800)
+    await stage.send(events.BreakerSetRequested, name="job:quick", state="open", open_for=1800)
     await stage.world.clock.advance(5)
     return await stage.quick()
 
 
 async def of_a_paused_queue(stage: Stage) -> str:
-    await stage.send(BreakerSetRequested, name="queue:default", state="open")
+    await stage.send(events.BreakerSetRequested, name="queue:default", state="open")
     await stage.world.clock.advance(5)
     return await stage.quick()
 
@@ -251,7 +241,7 @@ async def rejected(stage: Stage, job_type: str) -> str:
 
 async def of_an_unknown_version(stage: Stage) -> str:
     data = {"job_type": "quick", "arguments": {"number": 1}}
-    event = JobRequested.model_validate({"id": "order-20", "source": "shop", "data": data})
+    event = events.JobRequested.model_validate({"id": "order-20", "source": "shop", "data": data})
     message = build_message(event)
     body = message.body.replace(b"job.requested.v1", b"job.requested.v9")
     await stage.world.publish(message._replace(body=body))
@@ -262,7 +252,7 @@ async def with_a_fast_clock(stage: Stage) -> str:
     ahead = stage.world.clock.now() + HOUR
     data = {"job_type": "quick", "arguments": {"number": 1}, "not_before": ahead + timedelta(minutes=10)}
     event = {"id": "order-21", "source": "shop", "time": ahead, "data": data}
-    await stage.world.publish(build_message(JobRequested.model_validate(event)))
+    await stage.world.publish(build_message(events.JobRequested.model_validate(event)))
     return "order-21"
 
 
@@ -271,7 +261,7 @@ async def with_a_fast_clock(stage: Stage) -> str:
 
 async def paused(stage: Stage) -> str:
     name = await stage.put("nightly", EVERY_HOUR)
-    await stage.send(SchedulePauseRequested, name=name)
+    await stage.send(events.SchedulePauseRequested, name=name)
     return name
 
 
@@ -284,7 +274,7 @@ async def in_a_circle(stage: Stage) -> str:
 async def triggered_without_its_argument(stage: Stage) -> str:
     """One rejected tick: ten in a row would pause the schedule."""
     name = await stage.put("nightly", EVERY_HOUR, arguments={})
-    await stage.send(ScheduleTriggerRequested, name=name)
+    await stage.send(events.ScheduleTriggerRequested, name=name)
     return name
 
 

@@ -10,14 +10,7 @@ from uuid import UUID
 
 from tests.simulation.world import World
 
-from warrener_contracts import topology
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobRequested,
-    JobRequestedData,
-    Reason,
-)
+from warrener_contracts import events, topology
 from warrener_contracts.messages import Message, build_message
 
 KINDS: tuple[tuple[str, Callable[[World], dict[str, Any]]], ...] = (
@@ -41,23 +34,23 @@ def _event(**fields: Any) -> bytes:
     return json.dumps({**whole, **fields}).encode()
 
 
-POISON: dict[Reason, bytes] = {
-    Reason.NOT_JSON: b"{broken",
-    Reason.NOT_AN_EVENT: b'{"hello": "there"}',
-    Reason.UNKNOWN_VERSION: _event(id="p1", type="job.requested.v9"),
-    Reason.MISSING_ID: _event(data={"job_type": "quick"}),
-    Reason.BAD_FIELDS: _event(id="p2"),
-    Reason.UNKNOWN_JOB_TYPE: _event(id="p3", data={"job_type": "nobody.can"}),
-    Reason.BAD_ARGUMENTS: _event(id="p4", data={"job_type": "quick", "arguments": {"number": "many"}}),
-    Reason.WRONG_QUEUE: _event(
+POISON: dict[events.Reason, bytes] = {
+    events.Reason.NOT_JSON: b"{broken",
+    events.Reason.NOT_AN_EVENT: b'{"hello": "there"}',
+    events.Reason.UNKNOWN_VERSION: _event(id="p1", type="job.requested.v9"),
+    events.Reason.MISSING_ID: _event(data={"job_type": "quick"}),
+    events.Reason.BAD_FIELDS: _event(id="p2"),
+    events.Reason.UNKNOWN_JOB_TYPE: _event(id="p3", data={"job_type": "nobody.can"}),
+    events.Reason.BAD_ARGUMENTS: _event(id="p4", data={"job_type": "quick", "arguments": {"number": "many"}}),
+    events.Reason.WRONG_QUEUE: _event(
         id="p5",
         type="job.dead.v1",
         data={"job_id": _NOBODYS_JOB, "job_type": "quick", "attempts": 1, "reason": "none"},
     ),
-    Reason.ROUTING_KEY_MISMATCH: _event(id="p6", data={"job_type": "quick"}),
+    events.Reason.ROUTING_KEY_MISMATCH: _event(id="p6", data={"job_type": "quick"}),
 }
 """Each of these must be parked with its reason, however often everything dies."""
-_KEYS = {Reason.UNKNOWN_JOB_TYPE: "nobody.can", Reason.BAD_ARGUMENTS: "quick"}
+_KEYS = {events.Reason.UNKNOWN_JOB_TYPE: "nobody.can", events.Reason.BAD_ARGUMENTS: "quick"}
 """The routing keys of requests; any other poison comes under a key of its own."""
 
 
@@ -101,26 +94,26 @@ class Workload:
         await self._world.publish(build_message(request))
         self.accepted.add(job_id)
 
-    def _request(self) -> JobRequested:
+    def _request(self) -> events.JobRequested:
         dice = self._world.dice
         kind, arguments = dice.choice(KINDS)
-        data = JobRequestedData(
+        data = events.JobRequestedData(
             job_type=kind,
             arguments=arguments(self._world),
             delay=timedelta(seconds=dice.choice((2, 30))) if dice.random() < 0.2 else None,
             expires_after=timedelta(seconds=dice.choice((1, 20))) if dice.random() < 0.15 else None,
             reply_to="asker" if dice.random() < 0.5 else None,
         )
-        return JobRequested(id=str(self._world.entropy.new_id()), source="simulation", data=data)
+        return events.JobRequested(id=str(self._world.entropy.new_id()), source="simulation", data=data)
 
-    def _cancel(self, job_id: UUID) -> JobCancelRequested:
+    def _cancel(self, job_id: UUID) -> events.JobCancelRequested:
         tree = self._world.dice.random() < 0.5
         if tree:
             self.cancelled_roots.add(job_id)
-        data = JobCancelRequestedData(job_id=job_id, tree=tree)
-        return JobCancelRequested(id=f"cancel-{job_id}", source="simulation", data=data)
+        data = events.JobCancelRequestedData(job_id=job_id, tree=tree)
+        return events.JobCancelRequested(id=f"cancel-{job_id}", source="simulation", data=data)
 
-    def _poisoned(self, reason: Reason, body: bytes) -> Message:
+    def _poisoned(self, reason: events.Reason, body: bytes) -> Message:
         key, message_id = _KEYS.get(reason, "poison"), str(self._world.entropy.new_id())
         content_type = "application/cloudevents+json"
         return Message(topology.REQUESTS, key, body, content_type, message_id, "poison", {}, mandatory=True)
@@ -132,7 +125,7 @@ Fields = Mapping[str, Any]
 def job_request(job_id: UUID, job_type: str, **fields: Any) -> Message:
     """A request for a job, with these fields of its data."""
     event = {"id": str(job_id), "source": "test", "data": {"job_type": job_type, **fields}}
-    return build_message(JobRequested.model_validate(event))
+    return build_message(events.JobRequested.model_validate(event))
 
 
 def request(
@@ -151,4 +144,4 @@ def slow_request(job_id: UUID, seconds: float = 0.1) -> Message:
 def cancel_request(job_id: UUID, **fields: Any) -> Message:
     """A request to cancel a job, with these fields of its data."""
     event = {"id": f"cancel-{job_id}", "source": "test", "data": {"job_id": job_id, **fields}}
-    return build_message(JobCancelRequested.model_validate(event))
+    return build_message(events.JobCancelRequested.model_validate(event))

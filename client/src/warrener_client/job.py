@@ -6,25 +6,17 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from warrener_client.errors import (
-    JobCancelled,
-    JobDied,
-    JobExpired,
-    JobFailed,
-    RequestRejected,
-    ResultMismatch,
-    ResultTimeout,
-)
+from warrener_client import errors
 from warrener_client.replies import PendingRequest, ReplyRouter
 from warrener_contracts.events import JobFinishedData, JobRejectedData, JobWaitingData
 from warrener_contracts.state_machine import JobState
 
 T = TypeVar("T")
 
-_EXCEPTIONS: dict[JobState, type[JobFailed]] = {
-    JobState.DEAD: JobDied,
-    JobState.CANCELLED: JobCancelled,
-    JobState.EXPIRED: JobExpired,
+_EXCEPTIONS: dict[JobState, type[errors.JobFailed]] = {
+    JobState.DEAD: errors.JobDied,
+    JobState.CANCELLED: errors.JobCancelled,
+    JobState.EXPIRED: errors.JobExpired,
 }
 
 
@@ -70,9 +62,9 @@ class Job:
             async with asyncio.timeout(timeout):
                 answer = await self._reply_router.wait(self._pending)
         except TimeoutError:
-            raise ResultTimeout(self.job_id, timeout or 0) from None
+            raise errors.ResultTimeout(self.job_id, timeout or 0) from None
         if isinstance(answer, JobRejectedData):
-            raise RequestRejected(answer)
+            raise errors.RequestRejected(answer)
         return answer
 
     @overload
@@ -100,6 +92,6 @@ def read_result(ended: JobFinishedData, as_: Any) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ResultMismatch(
+        raise errors.ResultMismatch(
             ended.job_id, getattr(as_, "__name__", str(as_)), ended.result, f"{where}: {first['msg']}"
         ) from error

@@ -11,15 +11,7 @@ from weakref import WeakSet, WeakValueDictionary
 from warrener_client.errors import BadRequest, ClientClosed, ClientError
 from warrener_client.publisher import RequestPublisher
 from warrener_client.requests import with_reply_to
-from warrener_contracts.events import (
-    CommandHandledData,
-    Event,
-    JobDeduplicatedData,
-    JobFinishedData,
-    JobRejectedData,
-    JobWaitingData,
-    JsonObject,
-)
+from warrener_contracts import events
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import EVENTS, EXCHANGES, Topology, reply_queue
@@ -29,7 +21,7 @@ from warrener_runtime.lifecycle import Consumer, Group, Resource
 from warrener_runtime.lifecycle.components import retrieve_exception
 from warrener_runtime.logs import get_logger
 
-Answer = JobFinishedData | JobRejectedData
+Answer = events.JobFinishedData | events.JobRejectedData
 NO_REPLY = -1
 """The reply generation of a request without a reply address."""
 
@@ -63,7 +55,7 @@ class PendingRequest:
         self.deduplicated = False
         self.answer: Answer | None = None
         self.waiters = 0
-        self.waiting: JobWaitingData | None = None
+        self.waiting: events.JobWaitingData | None = None
         self._arrived: asyncio.Event | None = None
         self._closed = False
 
@@ -109,10 +101,12 @@ class ReplyRouter:
         self._deduplicated: dict[UUID, WeakSet[PendingRequest]] = {}
         self._awaited: set[PendingRequest] = set()
         self._uncertain: set[PendingRequest] = set()
-        self._commands: dict[UUID, asyncio.Future[CommandHandledData]] = {}
+        self._commands: dict[UUID, asyncio.Future[events.CommandHandledData]] = {}
 
     @contextmanager
-    def expect(self, commands: Iterable[Event[Any]]) -> Generator[list[asyncio.Future[CommandHandledData]]]:
+    def expect(
+        self, commands: Iterable[events.Event[Any]]
+    ) -> Generator[list[asyncio.Future[events.CommandHandledData]]]:
         """Receive the replies to these commands within the block."""
         loop = asyncio.get_running_loop()
         expected = {job_id_of(one.source, one.id): loop.create_future() for one in commands}
@@ -141,21 +135,21 @@ class ReplyRouter:
             )
         return known
 
-    def resolve(self, event: Event[Any]) -> bool:
+    def resolve(self, event: events.Event[Any]) -> bool:
         """Match one reply; False if no handle waits for it, or it is no reply."""
         data: object = event.data
-        if isinstance(data, JobFinishedData):
+        if isinstance(data, events.JobFinishedData):
             return self._settle(data.job_id, data)
-        if isinstance(data, JobRejectedData):
+        if isinstance(data, events.JobRejectedData):
             request_id = job_id_of(data.request_source, data.request_id)
             if request_id in self._commands:
                 return self._settle_command(request_id, _refused(data))
             return self._settle(request_id, data)
-        if isinstance(data, JobDeduplicatedData):
+        if isinstance(data, events.JobDeduplicatedData):
             return self._redirect(data)
-        if isinstance(data, JobWaitingData):
+        if isinstance(data, events.JobWaitingData):
             return self._note_waiting(data)
-        return isinstance(data, CommandHandledData) and self._settle_command(
+        return isinstance(data, events.CommandHandledData) and self._settle_command(
             job_id_of(data.command_source, data.command_id), data
         )
 
@@ -199,7 +193,7 @@ class ReplyRouter:
             pending.reply_generation, pending.sent_at = self.generation, now
             self._uncertain.discard(pending)
 
-    def _settle_command(self, command_id: UUID, data: CommandHandledData) -> bool:
+    def _settle_command(self, command_id: UUID, data: events.CommandHandledData) -> bool:
         reply = self._commands.get(command_id)
         if reply is None or reply.done():
             return False
@@ -224,13 +218,13 @@ class ReplyRouter:
             pending.settle(answer)
         return bool(matched)
 
-    def _note_waiting(self, data: JobWaitingData) -> bool:
+    def _note_waiting(self, data: events.JobWaitingData) -> bool:
         concerned = self._of_job(data.job_id)
         for pending in concerned:
             pending.waiting = data
         return bool(concerned)
 
-    def _redirect(self, data: JobDeduplicatedData) -> bool:
+    def _redirect(self, data: events.JobDeduplicatedData) -> bool:
         pending = self._requested.get(data.requested_job_id)
         if pending is None or pending.answer is not None:
             return False
@@ -239,8 +233,8 @@ class ReplyRouter:
         return True
 
 
-def _refused(data: JobRejectedData) -> CommandHandledData:
-    return CommandHandledData(
+def _refused(data: events.JobRejectedData) -> events.CommandHandledData:
+    return events.CommandHandledData(
         command_id=data.request_id,
         command_source=data.request_source,
         command="",
@@ -249,9 +243,9 @@ def _refused(data: JobRejectedData) -> CommandHandledData:
     )
 
 
-def _content(message: Message) -> JsonObject:
+def _content(message: Message) -> events.JsonObject:
     """The request without its time, trace and reply address."""
-    content: JsonObject = json.loads(message.body)["data"]
+    content: events.JsonObject = json.loads(message.body)["data"]
     content.pop("reply_to", None)
     return content
 

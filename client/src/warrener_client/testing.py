@@ -17,24 +17,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.events import (
-    CommandHandled,
-    CommandHandledData,
-    ErrorInfo,
-    ErrorKind,
-    Event,
-    JobCancelRequested,
-    JobDeduplicated,
-    JobDeduplicatedData,
-    JobFinished,
-    JobFinishedData,
-    JobRejected,
-    JobRejectedData,
-    JobRequested,
-    JsonObject,
-    Reason,
-)
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import build_reply
@@ -46,14 +30,14 @@ from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Resource
 from warrener_runtime.publishing import publish_all
 
-E = TypeVar("E", bound=Event[Any])
-Handler = Callable[[JsonObject], Any | Awaitable[Any]]
+E = TypeVar("E", bound=events.Event[Any])
+Handler = Callable[[events.JsonObject], Any | Awaitable[Any]]
 
 
 class RejectRequest(Exception):
     """Raised by a handler to reject the request."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: events.Reason, detail: str) -> None:
         self.reason, self.detail = reason, detail
         super().__init__(detail)
 
@@ -73,11 +57,11 @@ class StandIn:
         handlers: Mapping[str, Handler],
         *,
         clock: Clock | None = None,
-        refuse: Callable[[Event[Any]], str | None] = lambda _: None,
+        refuse: Callable[[events.Event[Any]], str | None] = lambda _: None,
     ) -> None:
-        self.requests: list[JobRequested] = []
+        self.requests: list[events.JobRequested] = []
         """Every received request, with repeats."""
-        self.commands: list[Event[Any]] = []
+        self.commands: list[events.Event[Any]] = []
         """Every received command, with repeats."""
         self._refuse = refuse
         self.more_requests = asyncio.Event()
@@ -86,7 +70,7 @@ class StandIn:
         self._handlers = handlers
         self._clock = clock or SystemClock()
         self._entropy = SystemEntropy()
-        self._answers: dict[UUID, asyncio.Future[Event[Any]]] = {}
+        self._answers: dict[UUID, asyncio.Future[events.Event[Any]]] = {}
         self._keys: dict[str, UUID] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._components = Group(
@@ -116,27 +100,27 @@ class StandIn:
     async def _receive(self, subscription: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
             for found in decode_message(delivery):
-                if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
+                if isinstance(found, DecodedEvent) and isinstance(found.event, events.JobRequested):
                     self._begin(self._reply(found.event))
                 elif isinstance(found, DecodedEvent):
                     await self._carry_out(found.event)
         await subscription.ack(batch)
 
-    async def _carry_out(self, command: Event[Any]) -> None:
+    async def _carry_out(self, command: events.Event[Any]) -> None:
         self.commands.append(command)
         refusal = self._refuse(command)
-        if refusal is None and isinstance(command, JobCancelRequested):
+        if refusal is None and isinstance(command, events.JobCancelRequested):
             self._cancel(command.data.job_id, command.data.reason)
         if (address := getattr(command.data, "reply_to", None)) is None:
             return
-        data = CommandHandledData(
+        data = events.CommandHandledData(
             command_id=command.id,
             command_source=command.source,
             command=command.type,
             accepted=refusal is None,
             detail=refusal or "",
         )
-        reply = build_reply(self._event(CommandHandled, data), address)
+        reply = build_reply(self._event(events.CommandHandled, data), address)
         await publish_all(self._bus, [reply], clock=self._clock)
 
     def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
@@ -144,15 +128,17 @@ class StandIn:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    async def _reply(self, request: JobRequested) -> None:
+    async def _reply(self, request: events.JobRequested) -> None:
         self.requests.append(request)
         self.more_requests.set()
         requested_id = job_id_of(request.source, request.id)
         job_id = self._keys.setdefault(request.data.idempotency_key or str(requested_id), requested_id)
         if job_id != requested_id:
             key = request.data.idempotency_key or ""
-            data = JobDeduplicatedData(requested_job_id=requested_id, job_id=job_id, idempotency_key=key)
-            await self._publish_reply(request, self._event(JobDeduplicated, data))
+            data = events.JobDeduplicatedData(
+                requested_job_id=requested_id, job_id=job_id, idempotency_key=key
+            )
+            await self._publish_reply(request, self._event(events.JobDeduplicated, data))
         answer = self._answers.get(job_id)
         if answer is None:
             answer = self._answers[job_id] = asyncio.get_running_loop().create_future()
@@ -160,17 +146,17 @@ class StandIn:
         await self._publish_reply(request, await asyncio.shield(answer))
 
     async def _perform(
-        self, request: JobRequested, job_id: UUID, answer: "asyncio.Future[Event[Any]]"
+        self, request: events.JobRequested, job_id: UUID, answer: "asyncio.Future[events.Event[Any]]"
     ) -> None:
         event = await self._outcome(request, job_id)
         if not answer.done():
             answer.set_result(event)
 
-    async def _outcome(self, request: JobRequested, job_id: UUID) -> Event[Any]:
+    async def _outcome(self, request: events.JobRequested, job_id: UUID) -> events.Event[Any]:
         job_type = request.data.job_type
         handler = self._handlers.get(job_type)
         if handler is None:
-            unknown = RejectRequest(Reason.UNKNOWN_JOB_TYPE, f"no agent announced {job_type}")
+            unknown = RejectRequest(events.Reason.UNKNOWN_JOB_TYPE, f"no agent announced {job_type}")
             return self._rejected(request, job_id, unknown)
         try:
             result = handler(request.data.arguments)
@@ -179,7 +165,9 @@ class StandIn:
         except RejectRequest as refusal:
             return self._rejected(request, job_id, refusal)
         except Exception as error:  # noqa: BLE001 - any exception of the handler is the job's error
-            info = ErrorInfo(kind=ErrorKind.ERROR, type=type(error).__name__, message=str(error))
+            info = events.ErrorInfo(
+                kind=events.ErrorKind.ERROR, type=type(error).__name__, message=str(error)
+            )
             return self._finished(job_id, job_type, JobState.DEAD, error=info)
         return self._finished(job_id, job_type, JobState.SUCCEEDED, result=result)
 
@@ -190,7 +178,7 @@ class StandIn:
         if not answer.done():
             answer.set_result(self._finished(job_id, "unknown", JobState.CANCELLED, reason=reason))
 
-    async def _publish_reply(self, request: JobRequested, event: Event[Any]) -> None:
+    async def _publish_reply(self, request: events.JobRequested, event: events.Event[Any]) -> None:
         if request.data.reply_to:
             await publish_all(self._bus, [build_reply(event, request.data.reply_to)], clock=self._clock)
 
@@ -201,11 +189,11 @@ class StandIn:
         state: JobState,
         *,
         result: Any = None,
-        error: ErrorInfo | None = None,
+        error: events.ErrorInfo | None = None,
         reason: str | None = None,
-    ) -> JobFinished:
+    ) -> events.JobFinished:
         now = self._clock.now()
-        data = JobFinishedData(
+        data = events.JobFinishedData(
             job_id=job_id,
             job_type=job_type,
             state=state,
@@ -216,14 +204,16 @@ class StandIn:
             requested_at=now,
             finished_at=now,
         )
-        return self._event(JobFinished, data)
+        return self._event(events.JobFinished, data)
 
     def _event(self, kind: type[E], data: BaseModel) -> E:
         envelope: dict[str, Any] = {"id": str(self._entropy.new_id()), "source": "stand-in"}
         return kind(**envelope, time=self._clock.now(), data=data)
 
-    def _rejected(self, request: JobRequested, job_id: UUID, refusal: RejectRequest) -> JobRejected:
-        data = JobRejectedData(
+    def _rejected(
+        self, request: events.JobRequested, job_id: UUID, refusal: RejectRequest
+    ) -> events.JobRejected:
+        data = events.JobRejectedData(
             request_id=request.id,
             request_source=request.source,
             job_id=job_id,
@@ -231,4 +221,4 @@ class StandIn:
             reason=refusal.reason,
             detail=refusal.detail,
         )
-        return self._event(JobRejected, data)
+        return self._event(events.JobRejected, data)

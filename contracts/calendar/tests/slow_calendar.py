@@ -14,25 +14,12 @@ from croniter import croniter  # type: ignore[import-untyped]
 from cronsim import CronSim
 
 from warrener_calendar.zones import zone_file
-from warrener_contracts.schedule_rules import (
-    AllOfRule,
-    AnyOfRule,
-    BusinessDayConvention,
-    BusinessDaysRule,
-    CronRule,
-    DaysRule,
-    DstGap,
-    DstOverlap,
-    ExceptRule,
-    Rule,
-    RulePart,
-    Weekday,
-)
+from warrener_contracts import schedule_rules
 
 MINUTE = timedelta(minutes=1)
 Span = tuple[datetime, datetime]
 Reading = tuple[datetime, datetime]
-Choice = tuple[DstGap, DstOverlap]
+Choice = tuple[schedule_rules.DstGap, schedule_rules.DstOverlap]
 
 
 def slow_walls(
@@ -67,18 +54,20 @@ def chosen(found: Iterable[Reading], span: Span, choices: Choice) -> list[dateti
     return sorted(moment for moment in moments if begin < moment < end)
 
 
-def _of_reading(early: datetime, late: datetime, skipped: DstGap, repeated: DstOverlap) -> Iterator[datetime]:
+def _of_reading(
+    early: datetime, late: datetime, skipped: schedule_rules.DstGap, repeated: schedule_rules.DstOverlap
+) -> Iterator[datetime]:
     if early == late:
         yield early
     elif early > late:  # the clock never shows it
-        if skipped is DstGap.AFTER:
+        if skipped is schedule_rules.DstGap.AFTER:
             yield early
-        elif skipped is DstGap.BEFORE:
+        elif skipped is schedule_rules.DstGap.BEFORE:
             yield late
     else:
-        if repeated is not DstOverlap.LAST:
+        if repeated is not schedule_rules.DstOverlap.LAST:
             yield early
-        if repeated is not DstOverlap.FIRST:
+        if repeated is not schedule_rules.DstOverlap.FIRST:
             yield late
 
 
@@ -97,23 +86,23 @@ def changes(zone: ZoneInfo, year: int) -> list[datetime]:
 
 
 _DAY = timedelta(days=1)
-_NAMES = list(Weekday)
+_NAMES = list(schedule_rules.Weekday)
 
 
-def ticks_at(rule: Rule | RulePart, wall: datetime) -> bool:
+def ticks_at(rule: schedule_rules.Rule | schedule_rules.RulePart, wall: datetime) -> bool:
     """For rules in whole minutes; a set of days ticks at every minute that it holds."""
     match rule:
-        case CronRule(expression=expression):
+        case schedule_rules.CronRule(expression=expression):
             return _cron(expression, wall)
-        case BusinessDaysRule():
+        case schedule_rules.BusinessDaysRule():
             return wall.time() in rule.at and _business_day(rule, wall.date())
-        case DaysRule():
+        case schedule_rules.DaysRule():
             return _held(rule, wall)
-        case AnyOfRule():
+        case schedule_rules.AnyOfRule():
             return any(ticks_at(part, wall) for part in rule.rules)
-        case AllOfRule():
+        case schedule_rules.AllOfRule():
             return all(ticks_at(part, wall) for part in rule.rules)
-        case ExceptRule():
+        case schedule_rules.ExceptRule():
             return ticks_at(rule.rule, wall) and not any(ticks_at(part, wall) for part in rule.without)
         case _:
             raise AssertionError(f"{rule.kind} knows no wall clock")
@@ -151,7 +140,7 @@ def _nearest_weekday(wanted: str, day: date, last: int) -> date | None:
     return day.replace(day=min(weekdays, key=lambda n: abs(n - target))) if target <= last else None
 
 
-def _held(rule: DaysRule, wall: datetime) -> bool:
+def _held(rule: schedule_rules.DaysRule, wall: datetime) -> bool:
     on = not rule.weekdays or _NAMES[wall.weekday()] in rule.weekdays
     on = on and (not rule.months or wall.month in rule.months)
     on = on and (not rule.dates or wall.date() in rule.dates)
@@ -161,11 +150,11 @@ def _held(rule: DaysRule, wall: datetime) -> bool:
     return on and (since is None or now >= since) and (until is None or now < until)
 
 
-def _is_business(rule: BusinessDaysRule, day: date) -> bool:
+def _is_business(rule: schedule_rules.BusinessDaysRule, day: date) -> bool:
     return _NAMES[day.weekday()] in rule.weekdays and day not in rule.holidays
 
 
-def _business_day(rule: BusinessDaysRule, day: date) -> bool:
+def _business_day(rule: schedule_rules.BusinessDaysRule, day: date) -> bool:
     if not _is_business(rule, day):
         return False
     if rule.nth:
@@ -188,19 +177,19 @@ def _month_of(day: date) -> Iterator[date]:
         yield day.replace(day=number)
 
 
-def _goes_to(rule: BusinessDaysRule, target: date) -> date | None:
+def _goes_to(rule: schedule_rules.BusinessDaysRule, target: date) -> date | None:
     if _is_business(rule, target):
         return target
     near = [target + n * _DAY for n in range(-31, 32) if _is_business(rule, target + n * _DAY)]
     before, after = [day for day in near if day < target], [day for day in near if day > target]
     match rule.business_day_convention:
-        case BusinessDayConvention.SKIP:
+        case schedule_rules.BusinessDayConvention.SKIP:
             return None
-        case BusinessDayConvention.BEFORE:
+        case schedule_rules.BusinessDayConvention.BEFORE:
             return max(before, default=None)
-        case BusinessDayConvention.AFTER:
+        case schedule_rules.BusinessDayConvention.AFTER:
             return min(after, default=None)
-        case BusinessDayConvention.NEAREST:
+        case schedule_rules.BusinessDayConvention.NEAREST:
             return min(near, key=lambda day: (abs(day - target), day), default=None)
 
 

@@ -7,19 +7,7 @@ from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
-from contracts.calendar.tests.slow_calendar import (
-    YEARS,
-    ZONES,
-    Span,
-    changes,
-    croniter_model,
-    croniter_ticks,
-    cronsim_ticks,
-    debian_ticks,
-    is_fixed,
-    slow_walls,
-    ticks_at,
-)
+from contracts.calendar.tests import slow_calendar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,20 +22,24 @@ CUTOFF = timedelta(hours=3)
 """By more than that Debian's cron takes a change for a correction of the clock."""
 
 
-def ours(zone: str, expression: str, span: Span, skipped: DstGap, repeated: DstOverlap) -> list[datetime]:
+def ours(
+    zone: str, expression: str, span: slow_calendar.Span, skipped: DstGap, repeated: DstOverlap
+) -> list[datetime]:
     begin, end = span
     ticks = moments(zone, partial(cron.wall_times, expression), begin, skipped, repeated)
     return list(takewhile(lambda moment: moment < end, ticks))
 
 
 @lru_cache(maxsize=3000)
-def walls(expression: str, span: Span) -> list[datetime]:
+def walls(expression: str, span: slow_calendar.Span) -> list[datetime]:
     """The wall minutes that the fields name, by the slow statement, which knows no steps."""
     plain = expression
     for step in (2, 3, 15, 30):
         every = ",".join(str(number) for number in range(0, 60, step))
         plain = plain.replace(f"*/{step} ", f"{every} ")
-    return slow_walls(partial(ticks_at, CronRule(expression=plain)), span, beyond=3 * A_WHILE)
+    return slow_calendar.slow_walls(
+        partial(slow_calendar.ticks_at, CronRule(expression=plain)), span, beyond=3 * A_WHILE
+    )
 
 
 def jump(zone: ZoneInfo, change: datetime) -> timedelta:
@@ -59,12 +51,14 @@ def jump(zone: ZoneInfo, change: datetime) -> timedelta:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    zone=st.sampled_from(ZONES), year=st.sampled_from(YEARS), expression=st.sampled_from(FIXED + BY_THE_CLOCK)
+    zone=st.sampled_from(slow_calendar.ZONES),
+    year=st.sampled_from(slow_calendar.YEARS),
+    expression=st.sampled_from(FIXED + BY_THE_CLOCK),
 )
 def test_cronsim_does_what_debian_documents_and_ours_what_is_chosen(
     zone: str, year: int, expression: str
 ) -> None:
-    for change in changes(ZoneInfo(zone), year):
+    for change in slow_calendar.changes(ZoneInfo(zone), year):
         compare(zone, expression, change)
 
 
@@ -74,11 +68,13 @@ def compare(zone: str, expression: str, change: datetime) -> None:
     named, moved = walls(expression, span), jump(here, change)
     if abs(moved) >= CUTOFF:
         return
-    debian = debian_ticks(here, expression, named, span)
+    debian = slow_calendar.debian_ticks(here, expression, named, span)
     if moved % timedelta(hours=1) == timedelta(0):  # else see below
-        assert cronsim_ticks(here, expression, span) == debian
-    assert croniter_ticks(here, expression, span) == croniter_model(here, expression, named, span)
-    if not is_fixed(expression):
+        assert slow_calendar.cronsim_ticks(here, expression, span) == debian
+    assert slow_calendar.croniter_ticks(here, expression, span) == slow_calendar.croniter_model(
+        here, expression, named, span
+    )
+    if not slow_calendar.is_fixed(expression):
         assert ours(zone, expression, span, DstGap.SKIP, DstOverlap.BOTH) == debian
     elif moved < timedelta(0):
         assert ours(zone, expression, span, DstGap.SKIP, DstOverlap.FIRST) == debian
@@ -86,10 +82,12 @@ def compare(zone: str, expression: str, change: datetime) -> None:
 
 def test_cronsim_by_itself_loses_ticks_where_a_clock_changes_by_half_an_hour() -> None:
     """Found by the sweep, and one more reason why it is handed wall times without a zone."""
-    (change,) = (found for found in changes(ZoneInfo("Australia/Lord_Howe"), 2026) if found.month == 4)
+    (change,) = (
+        found for found in slow_calendar.changes(ZoneInfo("Australia/Lord_Howe"), 2026) if found.month == 4
+    )
     here, span = ZoneInfo("Australia/Lord_Howe"), (change - A_WHILE, change + A_WHILE)
-    debian = debian_ticks(here, "30 * * * *", walls("30 * * * *", span), span)
-    assert len(cronsim_ticks(here, "30 * * * *", span)) == len(debian) - 1
+    debian = slow_calendar.debian_ticks(here, "30 * * * *", walls("30 * * * *", span), span)
+    assert len(slow_calendar.cronsim_ticks(here, "30 * * * *", span)) == len(debian) - 1
     assert ours("Australia/Lord_Howe", "30 * * * *", span, DstGap.SKIP, DstOverlap.BOTH) == debian
 
 
@@ -121,10 +119,10 @@ def test_the_table_of_the_docs(expression: str, night: datetime, cells: tuple[st
         return " ".join(f"{tick:%H:%M}{'+' if night is AUTUMN and tick.dst() else ''}" for tick in here)
 
     found = (
-        cronsim_ticks(berlin, expression, span),
-        croniter_ticks(berlin, expression, span),
+        slow_calendar.cronsim_ticks(berlin, expression, span),
+        slow_calendar.croniter_ticks(berlin, expression, span),
         ours("Europe/Berlin", expression, span, DstGap.SKIP, DstOverlap.FIRST),
         ours("Europe/Berlin", expression, span, DstGap.AFTER, DstOverlap.BOTH),
     )
     assert dict(zip(CELLS, map(shown, found), strict=True)) == dict(zip(CELLS, cells, strict=True))
-    assert shown(debian_ticks(berlin, expression, walls(expression, span), span)) == cells[0]
+    assert shown(slow_calendar.debian_ticks(berlin, expression, walls(expression, span), span)) == cells[0]

@@ -10,15 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from contracts.calendar.tests.slow_calendar import (
-    YEARS,
-    ZONES,
-    around,
-    changes,
-    slow_ticks,
-    slow_walls,
-    ticks_at,
-)
+from contracts.calendar.tests import slow_calendar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -142,7 +134,9 @@ def test_the_days_are_those_of_a_slow_look_at_each_day(
 ) -> None:
     rule = put(business_days(weekdays=weekdays, holidays=holidays, months=months, **chosen)).rule
     begin, end = datetime(2026, 1, 1), datetime(2027, 1, 1)  # noqa: DTZ001 - wall times
-    slow = [wall for n in range(365) if ticks_at(rule, wall := begin + timedelta(days=n, hours=9))]
+    slow = [
+        wall for n in range(365) if slow_calendar.ticks_at(rule, wall := begin + timedelta(days=n, hours=9))
+    ]
     spec = put(rule.model_dump(mode="json"))
     fast = nominal_times(spec, JANUARY, JANUARY)
     until = end.replace(tzinfo=UTC)
@@ -310,8 +304,8 @@ ticking = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    zone=st.sampled_from(ZONES),
-    year=st.sampled_from(YEARS),
+    zone=st.sampled_from(slow_calendar.ZONES),
+    year=st.sampled_from(slow_calendar.YEARS),
     rule=ticking,
     choices=st.tuples(st.sampled_from(DstGap), st.sampled_from(DstOverlap)),
 )
@@ -321,9 +315,11 @@ def test_no_tick_of_combined_rules_is_missing_and_none_comes_twice_whatever_the_
     skipped, repeated = choices
     spec = put(rule, zone, dst_gap=skipped, dst_overlap=repeated)
     here = ZoneInfo(zone)
-    for change in changes(here, year) or [datetime(year, 6, 1, tzinfo=UTC)]:
-        begin, end = span = around(change)
-        slow = slow_ticks(here, slow_walls(partial(ticks_at, spec.rule), span), span, choices)
+    for change in slow_calendar.changes(here, year) or [datetime(year, 6, 1, tzinfo=UTC)]:
+        begin, end = span = slow_calendar.around(change)
+        slow = slow_calendar.slow_ticks(
+            here, slow_calendar.slow_walls(partial(slow_calendar.ticks_at, spec.rule), span), span, choices
+        )
         assert list(takewhile(end.__gt__, nominal_times(spec, begin, begin))) == slow
         assert one_by_one(spec, begin, end) == slow
 

@@ -10,20 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from contracts.calendar.tests.slow_calendar import (
-    DISTINCT,
-    YEARS,
-    ZONES,
-    Choice,
-    Span,
-    around,
-    changes,
-    chosen,
-    readings,
-    slow_ticks,
-    slow_walls,
-    ticks_at,
-)
+from contracts.calendar.tests import slow_calendar
 from contracts.calendar.tests.test_cron import compare
 from contracts.calendar.tests.test_rules import all_of, any_of, business_days, cron, days, put, without
 
@@ -49,21 +36,21 @@ _RULES: dict[str, Any] = {
     "except": without(cron("0,15,30,45 * * * *"), days(since="02:15", until="02:45"), cron("0 1 * * *")),
 }
 RULES: dict[str, Rule] = {name: put(rule).rule for name, rule in _RULES.items()}
-ZONES_SEEN = f"{len(ZONES)} zones ({len(DISTINCT)} distinct)"
+ZONES_SEEN = f"{len(slow_calendar.ZONES)} zones ({len(slow_calendar.DISTINCT)} distinct)"
 CHOICES = list(product(DstGap, DstOverlap))
 
 
 @lru_cache(maxsize=5000)
-def walls(name: str, span: Span) -> list[datetime]:
+def walls(name: str, span: slow_calendar.Span) -> list[datetime]:
     """Of a wall clock, so the same for all zones that change in one hour."""
-    return slow_walls(partial(ticks_at, RULES[name]), span)
+    return slow_calendar.slow_walls(partial(slow_calendar.ticks_at, RULES[name]), span)
 
 
 def each_change(zone: str) -> Iterator[datetime]:
-    return (change for year in YEARS for change in changes(ZoneInfo(zone), year))
+    return (change for year in slow_calendar.YEARS for change in slow_calendar.changes(ZoneInfo(zone), year))
 
 
-def fast(name: str, zone: str, span: Span, choices: Choice) -> list[datetime]:
+def fast(name: str, zone: str, span: slow_calendar.Span, choices: slow_calendar.Choice) -> list[datetime]:
     skipped, repeated = choices
     spec = put(RULES[name].model_dump(mode="json"), zone, dst_gap=skipped, dst_overlap=repeated)
     return list(takewhile(lambda moment: moment < span[1], nominal_times(spec, span[0], span[0])))
@@ -72,12 +59,12 @@ def fast(name: str, zone: str, span: Span, choices: Choice) -> list[datetime]:
 @pytest.mark.parametrize("name", RULES)
 def test_around_every_clock_change(name: str, report: Callable[[str], None]) -> None:
     seen = ticks = 0
-    for zone in DISTINCT:
+    for zone in slow_calendar.DISTINCT:
         for change in each_change(zone):
-            span = around(change)
-            read = readings(ZoneInfo(zone), walls(name, span))
+            span = slow_calendar.around(change)
+            read = slow_calendar.readings(ZoneInfo(zone), walls(name, span))
             for choices in CHOICES:
-                slow = chosen(read, span, choices)
+                slow = slow_calendar.chosen(read, span, choices)
                 assert fast(name, zone, span, choices) == slow, (zone, change, choices)
                 seen, ticks = seen + 1, ticks + len(slow)
     report(f"{name}: {ZONES_SEEN}, {seen} changes with a choice each, {ticks} ticks")
@@ -85,10 +72,13 @@ def test_around_every_clock_change(name: str, report: Callable[[str], None]) -> 
 
 def test_each_night_of_all_these_years(report: Callable[[str], None]) -> None:
     choices = DstGap.AFTER, DstOverlap.FIRST
-    span = datetime(YEARS[0], 1, 1, tzinfo=UTC), datetime(YEARS[-1] + 1, 1, 1, tzinfo=UTC)
+    span = (
+        datetime(slow_calendar.YEARS[0], 1, 1, tzinfo=UTC),
+        datetime(slow_calendar.YEARS[-1] + 1, 1, 1, tzinfo=UTC),
+    )
     ticks = 0
-    for zone in DISTINCT:
-        slow = slow_ticks(ZoneInfo(zone), walls("a night's job", span), span, choices)
+    for zone in slow_calendar.DISTINCT:
+        slow = slow_calendar.slow_ticks(ZoneInfo(zone), walls("a night's job", span), span, choices)
         assert fast("a night's job", zone, span, choices) == slow, (zone, choices)
         ticks += len(slow)
     report(f"each night: {ZONES_SEEN}, {ticks} ticks")
@@ -97,7 +87,7 @@ def test_each_night_of_all_these_years(report: Callable[[str], None]) -> None:
 @pytest.mark.parametrize("expression", ["30 2 * * *", "30 1,2,3 * * *", "30 * * * *", "*/30 2 * * *"])
 def test_other_crons(expression: str, report: Callable[[str], None]) -> None:
     seen = 0
-    for zone in DISTINCT:
+    for zone in slow_calendar.DISTINCT:
         for change in each_change(zone):
             compare(zone, expression, change)
             seen += 1

@@ -12,16 +12,6 @@ from pydantic import ValidationError
 from tools.reference.golden import golden_events
 
 from warrener_contracts import events
-from warrener_contracts.events import (
-    AttemptCancelData,
-    ErrorInfo,
-    ErrorKind,
-    Event,
-    EventData,
-    JobRequested,
-    JobRequestedData,
-    JobTypeDeclaration,
-)
 from warrener_contracts.fields import MAX_DURATION, RESERVED_WORDS, parse_duration
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe, sanitize_text
 from warrener_contracts.registry import BY_TYPE, RELEASED
@@ -29,9 +19,9 @@ from warrener_contracts.registry import BY_TYPE, RELEASED
 
 def test_every_event_of_the_wire_is_released() -> None:
     kinds = {getattr(events, name) for names in events._NAMES.values() for name in names.split()}
-    assert {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Event)} - {Event} == set(
-        RELEASED
-    )
+    assert {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, events.Event)} - {
+        events.Event
+    } == set(RELEASED)
     assert len(BY_TYPE) == len(RELEASED)
 
 
@@ -51,7 +41,7 @@ def test_events_and_their_data_are_frozen(name: str) -> None:
     event = golden_events()[name]
     with pytest.raises(ValidationError, match="frozen"):
         event.id = "another"  # type: ignore[misc]  # the refusal is tested
-    data: EventData = event.data
+    data: events.EventData = event.data
     for field in type(data).model_fields:
         with pytest.raises(ValidationError, match="frozen"):
             setattr(data, field, None)
@@ -59,7 +49,7 @@ def test_events_and_their_data_are_frozen(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["flights", "flights.load", "a-b_C.9", "jobs.load", "job-2.load", "x" * 120])
 def test_an_agent_may_declare_dotted_words(name: str) -> None:
-    assert JobTypeDeclaration(name=name, arguments_schema={}).name == name
+    assert events.JobTypeDeclaration(name=name, arguments_schema={}).name == name
 
 
 @pytest.mark.parametrize(
@@ -68,14 +58,14 @@ def test_an_agent_may_declare_dotted_words(name: str) -> None:
 def test_words_of_the_wire_are_no_job_types(name: str) -> None:
     """Their routing keys would be taken for those of Warrener's own requests."""
     with pytest.raises(ValidationError, match="choose another first word"):
-        JobTypeDeclaration(name=name, arguments_schema={})
+        events.JobTypeDeclaration(name=name, arguments_schema={})
 
 
 @pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a..b", "a b", "a.*", "a.#", "a\n", "é", "x" * 121])
 def test_what_cannot_be_a_routing_key_is_no_job_type(name: str) -> None:
     for make in (
-        lambda: JobRequestedData(job_type=name),
-        lambda: JobTypeDeclaration(name=name, arguments_schema={}),
+        lambda: events.JobRequestedData(job_type=name),
+        lambda: events.JobTypeDeclaration(name=name, arguments_schema={}),
     ):
         with pytest.raises(ValidationError):
             make()
@@ -89,12 +79,12 @@ def test_what_cannot_be_a_routing_key_is_no_agent(agent_id: str) -> None:
 
 def test_a_schema_that_no_database_keeps_is_refused_where_it_is_declared() -> None:
     with pytest.raises(ValidationError, match=r"properties\.x\.default"):
-        JobTypeDeclaration(name="a", arguments_schema={"properties": {"x": {"default": float("nan")}}})
+        events.JobTypeDeclaration(name="a", arguments_schema={"properties": {"x": {"default": float("nan")}}})
 
 
 def test_times_are_written_in_utc() -> None:
     eastern = timezone(timedelta(hours=-5))
-    data = JobRequestedData(job_type="a", not_before=datetime(2013, 1, 1, 7, tzinfo=eastern))
+    data = events.JobRequestedData(job_type="a", not_before=datetime(2013, 1, 1, 7, tzinfo=eastern))
     assert data.not_before == datetime(2013, 1, 1, 12, tzinfo=UTC)
     assert '"not_before":"2013-01-01T12:00:00Z"' in data.model_dump_json()
 
@@ -113,8 +103,8 @@ def test_times_are_written_in_utc() -> None:
     ],
 )
 def test_only_a_valid_trace_context_is_accepted(given: Any, accepted: bool) -> None:  # noqa: FBT001 - a table's column
-    event = JobRequested(
-        id="1", source="s", traceparent=given, tracestate="a=1", data=JobRequestedData(job_type="a")
+    event = events.JobRequested(
+        id="1", source="s", traceparent=given, tracestate="a=1", data=events.JobRequestedData(job_type="a")
     )
     assert event.traceparent == (given if accepted else None)
     assert event.tracestate == "a=1"
@@ -123,16 +113,21 @@ def test_only_a_valid_trace_context_is_accepted(given: Any, accepted: bool) -> N
 def test_an_error_can_always_be_sent() -> None:
     """A handler may raise anything: file names that are no Unicode, bytes of a foreign protocol, a whole
     book."""
-    error = ErrorInfo(
-        kind=ErrorKind.ERROR, type="Odd\0", message="flights\udcff.csv: " + "x" * 100_000, stack="s" * 10**6
+    error = events.ErrorInfo(
+        kind=events.ErrorKind.ERROR,
+        type="Odd\0",
+        message="flights\udcff.csv: " + "x" * 100_000,
+        stack="s" * 10**6,
     )
     assert error.type == "Odd\ufffd"
     assert error.message.startswith("flights\ufffd.csv: xxx")
     assert len(error.message) <= 4_000
     assert len(error.stack or "") <= 64_000
-    assert ErrorInfo.model_validate_json(error.model_dump_json()) == error
+    assert events.ErrorInfo.model_validate_json(error.model_dump_json()) == error
     with pytest.raises(ValidationError):
-        AttemptCancelData.model_validate({"job_id": "019440f7-3a00-7c3e-8f21-5b0a4d9e6c11", "reason": 17})
+        events.AttemptCancelData.model_validate(
+            {"job_id": "019440f7-3a00-7c3e-8f21-5b0a4d9e6c11", "reason": 17}
+        )
 
 
 def test_text_is_cut_in_the_middle_where_both_ends_matter() -> None:

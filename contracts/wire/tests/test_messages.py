@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.reference.golden import golden_events
 
-from warrener_contracts import outbox, topology
+from warrener_contracts import messages, outbox, topology
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptDispatched,
@@ -23,35 +23,6 @@ from warrener_contracts.events import (
     JobRequested,
     JobRequestedData,
     Reason,
-)
-from warrener_contracts.messages import (
-    BATCH_TYPE,
-    EVENT_TYPE,
-    MAX_BATCH_BYTES,
-    MAX_PARKED_SINGLY,
-    ORIGINAL_EXCHANGE,
-    ORIGINAL_ROUTING_KEY,
-    Message,
-    address_of,
-    batch_messages,
-    batch_parked,
-    build_delayed_message,
-    build_message,
-    build_parked_message,
-    build_reply,
-    delayed_by,
-    encode,
-    is_early,
-)
-from warrener_contracts.topology import (
-    DELAY_LEVELS,
-    EVENTS,
-    REQUESTS_QUEUE,
-    SCHEDULER_COMMANDS,
-    STATUS_QUEUE,
-    SUPERVISOR_COMMANDS,
-    Queue,
-    dispatch_queue,
 )
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
 
@@ -103,13 +74,13 @@ ADDRESSES_OF_1_0 = [
 @pytest.mark.parametrize(("exchange", "key", "events"), ADDRESSES_OF_1_0)
 def test_an_event_of_1_0_keeps_its_address(exchange: str, key: str, events: str) -> None:
     for event in events.split():
-        message = build_message(EXAMPLES[f"{event}.v1"])
+        message = messages.build_message(EXAMPLES[f"{event}.v1"])
         assert (message.exchange, message.routing_key) == (exchange, key.format(event=event))
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_an_event_is_one_message(name: str) -> None:
-    message, event = build_message(EXAMPLES[name]), EXAMPLES[name]
+    message, event = messages.build_message(EXAMPLES[name]), EXAMPLES[name]
     assert (message.type, message.message_id) == (name, event.id)
     assert message.content_type == "application/cloudevents+json"
     trace = {"traceparent": event.traceparent, "tracestate": "airline=ops", "baggage": "airport=JFK"}
@@ -120,12 +91,12 @@ def test_an_event_from_nowhere_has_no_address() -> None:
     data = JobRequestedData(job_type="a")
     stray: Event[Any] = Event(id="1", source="airline", type="flight.landed.v1", data=data)
     with pytest.raises(TypeError, match=r"expected an event of the wire, got 'flight\.landed\.v1'"):
-        build_message(stray)
+        messages.build_message(stray)
 
 
 def test_only_control_heartbeats_and_log_lines_are_transient_and_what_is_requested_is_mandatory() -> None:
     for event in EXAMPLES.values():
-        message = build_message(event)
+        message = messages.build_message(event)
         transient = {topology.CONTROL, topology.HEARTBEATS, topology.LOGS}
         assert message.persistent == (message.exchange not in transient)
         returned = {topology.REQUESTS, topology.DISPATCH, topology.COMMANDS}
@@ -137,7 +108,7 @@ def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
     data = JobCancelRequestedData(job_id=UUID(int=7))
     names = ["é" * 200, "é" * 199 + "e", "short", "i" * 200]
     events = [JobCancelRequested(id=name, source="airline", data=data) for name in names]
-    ids = [build_message(event).message_id for event in events]
+    ids = [messages.build_message(event).message_id for event in events]
     assert ids == ["e6550cf9-ac6c-5c6b-aaa7-86216249f28f", ids[1], "short", "i" * 200]
     assert ids[0] != ids[1]
     assert all(len(found.encode()) <= 255 for found in ids)
@@ -145,11 +116,11 @@ def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
 
 def test_a_reply_goes_to_its_requester_under_an_id_of_its_own() -> None:
     event = EXAMPLES["job.finished.v1"]
-    message = build_reply(event, "desk-4")
+    message = messages.build_reply(event, "desk-4")
     assert (message.exchange, message.routing_key) == ("warrener.events", "reply.desk-4")
     assert message.message_id == f"{event.id}>desk-4"
-    assert message.body == build_message(event).body
-    longest = build_reply(event.model_copy(update={"id": "i" * 200}), "a" * 80)
+    assert message.body == messages.build_message(event).body
+    longest = messages.build_reply(event.model_copy(update={"id": "i" * 200}), "a" * 80)
     assert len(longest.message_id) == 36
 
 
@@ -158,10 +129,13 @@ def test_a_rejection_of_what_is_no_job_type_is_addressed_all_the_same(job_type: 
     data = JobRejectedData(
         request_id="", request_source="", job_type=job_type, reason=Reason.BAD_FIELDS, detail="no"
     )
-    assert build_message(JobRejected(id="1", source="s", data=data)).routing_key == "job.rejected.unknown"
+    assert (
+        messages.build_message(JobRejected(id="1", source="s", data=data)).routing_key
+        == "job.rejected.unknown"
+    )
 
 
-def events_in(message: Message) -> list[Event[Any]]:
+def events_in(message: messages.Message) -> list[Event[Any]]:
     found = decode(message.body, message.content_type)
     return [one.event for one in found if isinstance(one, DecodedEvent)]
 
@@ -169,36 +143,36 @@ def events_in(message: Message) -> list[Event[Any]]:
 def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
     traced = requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent})
     events = [requested("1"), traced]
-    (message,) = batch_messages(map(build_message, events))
+    (message,) = messages.batch_messages(map(messages.build_message, events))
     assert events_in(message) == events
     assert (message.exchange, message.routing_key) == ("warrener.requests", "flights.load")
     assert message.headers == {}
     assert message.mandatory
-    assert message.message_id != build_message(events[0]).message_id
+    assert message.message_id != messages.build_message(events[0]).message_id
 
 
 def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is() -> None:
-    dispatch = build_message(dispatched(None))
+    dispatch = messages.build_message(dispatched(None))
     mixed = [
-        build_message(requested("1")),
+        messages.build_message(requested("1")),
         dispatch,
-        build_message(EXAMPLES["job.cancel_requested.v1"]),
-        build_message(requested("2")),
+        messages.build_message(EXAMPLES["job.cancel_requested.v1"]),
+        messages.build_message(requested("2")),
         dispatch._replace(message_id="the next one"),
     ]
-    events = batch_messages(mixed)
+    events = messages.batch_messages(mixed)
     assert events[1:] == [dispatch, mixed[2], mixed[4]]
     first = events[0]
     assert (first.exchange, first.routing_key) == ("warrener.requests", "flights.load")
     assert (first.message_id, first.mandatory, first.persistent, first.headers) == ("1+1", True, True, {})
     assert events_in(first) == [requested("1"), requested("2")]
-    assert batch_messages(events) == events  # a batch stays as it is
+    assert messages.batch_messages(events) == events  # a batch stays as it is
 
 
 def test_dispatches_share_messages_up_to_the_number_that_they_allow() -> None:
-    dispatch = build_message(dispatched(None))
+    dispatch = messages.build_message(dispatched(None))
     several = [dispatch._replace(message_id=str(n), dispatch_batch=3) for n in range(7)]
-    found = batch_messages([*several, dispatch])
+    found = messages.batch_messages([*several, dispatch])
     assert [len(decode(message.body, message.content_type)) for message in found] == [3, 3, 1, 1]
     assert [message.message_id for message in found] == ["0+2", "3+2", "6", dispatch.message_id]
     assert all(message.mandatory and message.routing_key == dispatch.routing_key for message in found)
@@ -206,21 +180,26 @@ def test_dispatches_share_messages_up_to_the_number_that_they_allow() -> None:
 
 def test_each_requester_gets_replies_of_its_own() -> None:
     event = EXAMPLES["job.finished.v1"]
-    events = [build_reply(event, "a"), build_message(event), build_reply(event, "b"), build_reply(event, "a")]
-    found = batch_messages(events)
+    events = [
+        messages.build_reply(event, "a"),
+        messages.build_message(event),
+        messages.build_reply(event, "b"),
+        messages.build_reply(event, "a"),
+    ]
+    found = messages.batch_messages(events)
     assert [message.routing_key for message in found] == ["reply.a", events[1].routing_key, "reply.b"]
     assert len({message.message_id for message in found}) == 3
 
 
-@given(st.lists(st.integers(1, 2 * MAX_BATCH_BYTES), max_size=30))
+@given(st.lists(st.integers(1, 2 * messages.MAX_BATCH_BYTES), max_size=30))
 def test_no_gathered_message_is_large_and_none_is_empty(sizes: list[int]) -> None:
     """A larger event goes alone; nothing is lost, doubled or reordered."""
-    bodies, plain = [b'"%s"' % (b"x" * size) for size in sizes], build_message(requested("1"))
+    bodies, plain = [b'"%s"' % (b"x" * size) for size in sizes], messages.build_message(requested("1"))
     whole = [plain._replace(body=body, message_id=str(at)) for at, body in enumerate(bodies)]
-    found = batch_messages(whole)
+    found = messages.batch_messages(whole)
     assert len({message.message_id for message in found}) == len(found)
     for message in found:
-        assert message.content_type == EVENT_TYPE or len(message.body) <= MAX_BATCH_BYTES
+        assert message.content_type == messages.EVENT_TYPE or len(message.body) <= messages.MAX_BATCH_BYTES
     assert b",".join(message.body.strip(b"[]") for message in found) == b",".join(one.body for one in whole)
 
 
@@ -230,17 +209,17 @@ def test_no_gathered_message_is_large_and_none_is_empty(sizes: list[int]) -> Non
 )
 def test_an_early_attempt_takes_the_delay_queues(after: float | None, level: str | None) -> None:
     event = dispatched(after)
-    message = build_delayed_message(event, NOON)
-    assert is_early(event, NOON) == (level is not None)
+    message = messages.build_delayed_message(event, NOON)
+    assert messages.is_early(event, NOON) == (level is not None)
     if level is None:
-        assert message == build_message(event)
+        assert message == messages.build_message(event)
     else:
         assert (message.exchange, message.routing_key) == ("warrener.delay", f"{level}.loading.flights.load")
         assert not message.mandatory  # the delay exchange has an alternate: nothing is returned
 
 
 def test_an_attempt_can_be_put_on_any_delay_level() -> None:
-    message = delayed_by(build_message(dispatched(None)), DELAY_LEVELS[0])
+    message = messages.delayed_by(messages.build_message(dispatched(None)), topology.DELAY_LEVELS[0])
     assert (message.exchange, message.routing_key) == (topology.DELAY, "1s.loading.flights.load")
 
 
@@ -248,9 +227,9 @@ def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
     """An agent that returns an attempt waits at least for the shortest level, so that nothing circles."""
     for tenths in range(1, 900):
         now, hops, event = NOON, 0, dispatched(tenths / 10)
-        while is_early(event, now):
-            level = build_delayed_message(event, now).routing_key.partition(".")[0]
-            now += next(found.delay for found in DELAY_LEVELS if found.name == level)
+        while messages.is_early(event, now):
+            level = messages.build_delayed_message(event, now).routing_key.partition(".")[0]
+            now += next(found.delay for found in topology.DELAY_LEVELS if found.name == level)
             hops += 1
         late = (now - NOON).total_seconds() - tenths / 10
         assert -0.25 <= late <= max(1, min(5, tenths / 100)), (tenths, late)
@@ -262,9 +241,9 @@ def parked(
     reason: Reason = Reason.BAD_FIELDS,
     body: bytes = b"{}",
     detail: str = "why",
-    content_type: str | None = EVENT_TYPE,
-) -> Message:
-    return build_parked_message(
+    content_type: str | None = messages.EVENT_TYPE,
+) -> messages.Message:
+    return messages.build_parked_message(
         queue="warrener.requests",
         body=body,
         reason=reason,
@@ -275,40 +254,40 @@ def parked(
 
 
 def test_what_is_parked_in_great_number_is_parked_together() -> None:
-    other = build_message(dispatched(0))
-    few = [parked(number) for number in range(MAX_PARKED_SINGLY)]
-    assert batch_parked([other, *few]) == [other, *few]
+    other = messages.build_message(dispatched(0))
+    few = [parked(number) for number in range(messages.MAX_PARKED_SINGLY)]
+    assert messages.batch_parked([other, *few]) == [other, *few]
     many = [parked(number, body=b'{"n":%d}' % number) for number in range(20_000)]
-    first, *parked_messages = batch_parked([other, *many])
+    first, *parked_messages = messages.batch_parked([other, *many])
     assert first == other
-    assert parked_messages[:MAX_PARKED_SINGLY] == many[:MAX_PARKED_SINGLY]
-    together = parked_messages[MAX_PARKED_SINGLY:]
+    assert parked_messages[: messages.MAX_PARKED_SINGLY] == many[: messages.MAX_PARKED_SINGLY]
+    together = parked_messages[messages.MAX_PARKED_SINGLY :]
     assert len(together) == 1
-    assert json.loads(together[0].body) == [{"n": n} for n in range(MAX_PARKED_SINGLY, 20_000)]
-    assert together[0].content_type == BATCH_TYPE
+    assert json.loads(together[0].body) == [{"n": n} for n in range(messages.MAX_PARKED_SINGLY, 20_000)]
+    assert together[0].content_type == messages.BATCH_TYPE
     assert together[0].headers == many[0].headers
 
 
 def test_requests_of_unknown_types_are_parked_by_type_and_many_invented_types_make_few_rows() -> None:
-    def of_type(name: str, number: int) -> Message:
-        came = {ORIGINAL_EXCHANGE: topology.REQUESTS, ORIGINAL_ROUTING_KEY: name}
+    def of_type(name: str, number: int) -> messages.Message:
+        came = {messages.ORIGINAL_EXCHANGE: topology.REQUESTS, messages.ORIGINAL_ROUTING_KEY: name}
         message = parked(number, Reason.UNKNOWN_JOB_TYPE, b'{"n":%d}' % number)
         return message._replace(headers={**message.headers, **came})
 
     wanted = [of_type("novel", number) for number in range(300)]
     invented = [of_type(f"invented.{number}", number) for number in range(300, 9_000)]
-    rows = batch_parked([*wanted, *invented])
-    assert len(rows) == 2 * MAX_PARKED_SINGLY + 1
-    by_type = [row for row in rows if row.headers.get(ORIGINAL_ROUTING_KEY) == "novel"]
-    assert by_type[:-1] == wanted[:MAX_PARKED_SINGLY]
+    rows = messages.batch_parked([*wanted, *invented])
+    assert len(rows) == 2 * messages.MAX_PARKED_SINGLY + 1
+    by_type = [row for row in rows if row.headers.get(messages.ORIGINAL_ROUTING_KEY) == "novel"]
+    assert by_type[:-1] == wanted[: messages.MAX_PARKED_SINGLY]
     assert len(json.loads(by_type[-1].body)) == 200
-    assert ORIGINAL_ROUTING_KEY not in rows[-1].headers, "of many types"
-    assert ORIGINAL_EXCHANGE not in rows[-1].headers
+    assert messages.ORIGINAL_ROUTING_KEY not in rows[-1].headers, "of many types"
+    assert messages.ORIGINAL_EXCHANGE not in rows[-1].headers
 
 
 def test_what_is_no_json_is_parked_alone() -> None:
     many = [parked(number, Reason.NOT_JSON, b"{") for number in range(200)]
-    assert batch_parked(many) == many
+    assert messages.batch_parked(many) == many
 
 
 def test_a_parked_message_that_is_too_large_is_truncated() -> None:
@@ -320,7 +299,7 @@ def test_a_parked_message_that_is_too_large_is_truncated() -> None:
 
 def test_a_parked_message_is_stored_unchanged_with_the_reason() -> None:
     message = parked(17, Reason.NOT_JSON, b"\xff", "\ud800\0" + "x" * 5000, content_type=None)
-    assert message == Message(
+    assert message == messages.Message(
         exchange="warrener.dead",
         routing_key="parked.warrener.requests",
         body=b"\xff",
@@ -336,7 +315,7 @@ def test_a_parked_message_is_stored_unchanged_with_the_reason() -> None:
     assert len(message.headers["warrener-detail"].encode()) <= 2010
 
 
-MESSAGES = {name: build_message(event) for name, event in EXAMPLES.items()}
+MESSAGES = {name: messages.build_message(event) for name, event in EXAMPLES.items()}
 DISPATCH = MESSAGES["attempt.dispatched.v1"]
 
 
@@ -350,16 +329,16 @@ def test_a_message_is_published_once_and_those_of_one_address_together() -> None
 @pytest.mark.parametrize(
     ("name", "queue"),
     [
-        ("attempt.dispatched.v1", dispatch_queue("loading")),
-        ("job.requested.v1", REQUESTS_QUEUE),
-        ("schedule.put.v1", SCHEDULER_COMMANDS),
-        ("job.redrive_requested.v1", SCHEDULER_COMMANDS),
-        ("job.cancel_requested.v1", SUPERVISOR_COMMANDS),
-        ("parked.drop_requested.v1", SUPERVISOR_COMMANDS),
-        ("attempt.succeeded.v1", STATUS_QUEUE),
+        ("attempt.dispatched.v1", topology.dispatch_queue("loading")),
+        ("job.requested.v1", topology.REQUESTS_QUEUE),
+        ("schedule.put.v1", topology.SCHEDULER_COMMANDS),
+        ("job.redrive_requested.v1", topology.SCHEDULER_COMMANDS),
+        ("job.cancel_requested.v1", topology.SUPERVISOR_COMMANDS),
+        ("parked.drop_requested.v1", topology.SUPERVISOR_COMMANDS),
+        ("attempt.succeeded.v1", topology.STATUS_QUEUE),
     ],
 )
-def test_a_returned_message_needs_its_exchange_and_its_queue(name: str, queue: Queue) -> None:
+def test_a_returned_message_needs_its_exchange_and_its_queue(name: str, queue: topology.Queue) -> None:
     message = MESSAGES[name]
     needed = outbox.missing_topology(message)
     assert needed is not None
@@ -371,8 +350,10 @@ def test_a_returned_message_needs_its_exchange_and_its_queue(name: str, queue: Q
 def test_events_to_subscribers_need_their_exchange_and_no_queue() -> None:
     needed = outbox.missing_topology(MESSAGES["job.finished.v1"])
     assert needed is not None
-    assert EVENTS in {exchange.name for exchange in needed.exchanges}
-    assert not [queue for queue in needed.queues if EVENTS in {one.exchange for one in queue.bindings}]
+    assert topology.EVENTS in {exchange.name for exchange in needed.exchanges}
+    assert not [
+        queue for queue in needed.queues if topology.EVENTS in {one.exchange for one in queue.bindings}
+    ]
 
 
 def test_the_exchange_of_others_is_not_declared() -> None:
@@ -380,8 +361,8 @@ def test_the_exchange_of_others_is_not_declared() -> None:
 
 
 def test_dispatches_and_outbound_events_may_be_deferred() -> None:
-    delayed = delayed_by(DISPATCH, DELAY_LEVELS[0])
-    deferred: list[Message] = [delayed, *filter(outbox.may_defer, MESSAGES.values())]
+    delayed = messages.delayed_by(DISPATCH, topology.DELAY_LEVELS[0])
+    deferred: list[messages.Message] = [delayed, *filter(outbox.may_defer, MESSAGES.values())]
     exchanges = {message.exchange for message in deferred}
     assert exchanges == {"warrener.delay", "warrener.dispatch", "warrener.events"}
     event = EXAMPLES["attempt.dispatched.v1"]
@@ -406,29 +387,31 @@ NO_TRACE = {"traceparent": None, "tracestate": None, "baggage": None}
 )
 def test_every_event_can_be_written(name: str, trace: dict[str, str | None]) -> None:
     event: Event[Any] = EXAMPLES[name].model_copy(update=trace)
-    assert written(event) == build_message(event)
+    assert written(event) == messages.build_message(event)
 
 
-def written(event: Event[Any]) -> Message:
+def written(event: Event[Any]) -> messages.Message:
     """The message of an event, without validation."""
     assert event.time is not None
     trace = {name: getattr(event, name) for name in NO_TRACE}
-    key, time, subject = address_of(event)[1], moment_json(event.time), str(event.subject)
+    key, time, subject = messages.address_of(event)[1], moment_json(event.time), str(event.subject)
     writer = EventWriter(type(event), event.source)
-    return writer.message(event.id, key, time, subject, encode(event.data).decode(), **trace)
+    return writer.message(event.id, key, time, subject, messages.encode(event.data).decode(), **trace)
 
 
 def test_text_is_the_event_without_a_trace() -> None:
     event = EXAMPLES["job.requested.v1"].model_copy(update=NO_TRACE)
     assert event.time is not None
     writer = EventWriter(type(event), event.source)
-    text = writer.text(event.id, moment_json(event.time), str(event.subject), encode(event.data).decode())
-    assert text.encode() == encode(event)
+    text = writer.text(
+        event.id, moment_json(event.time), str(event.subject), messages.encode(event.data).decode()
+    )
+    assert text.encode() == messages.encode(event)
 
 
 def test_an_id_that_amqp_refuses_becomes_another_message_id() -> None:
     event = EXAMPLES["job.finished.v1"].model_copy(update={**NO_TRACE, "id": "é" * 200})
-    assert written(event) == build_message(event)
+    assert written(event) == messages.build_message(event)
 
 
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=2)), timezone(timedelta(hours=-9.5))])

@@ -11,19 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warrener_contracts.templates import (
-    MAX_INSERTED,
-    MAX_PLACEHOLDERS,
-    TemplateError,
-    TemplateNames,
-    escape_placeholders,
-    find_mistakes,
-    has_placeholders,
-    placeholders_in,
-    render,
-    split_text,
-    to_text,
-)
+from warrener_contracts import templates
 
 NOON = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 VALUES = {
@@ -36,7 +24,7 @@ VALUES = {
     "files": ["a.csv", None],
     "error": {"type": "Boom", "base_classes": ("A", "B")},
 }
-KNOWN = TemplateNames(("run", "name", "at", "error", "error.type", "arguments.*"), times=("at",))
+KNOWN = templates.TemplateNames(("run", "name", "at", "error", "error.type", "arguments.*"), times=("at",))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -76,7 +64,7 @@ class Colour(StrEnum):
     ],
 )
 def test_a_placeholder_becomes_its_value(template: Any, rendered: Any) -> None:
-    assert render(template, VALUES) == rendered
+    assert templates.render(template, VALUES) == rendered
 
 
 @pytest.mark.parametrize(
@@ -97,7 +85,7 @@ def test_a_placeholder_becomes_its_value(template: Any, rendered: Any) -> None:
     ],
 )
 def test_the_text_of_a_value(value: Any, text: str) -> None:
-    assert to_text(value) == text
+    assert templates.to_text(value) == text
 
 
 @pytest.mark.parametrize(
@@ -123,7 +111,7 @@ def test_the_text_of_a_value(value: Any, text: str) -> None:
     ],
 )
 def test_a_mistake_names_the_expected(template: Any, mistake: str) -> None:
-    (found,) = find_mistakes(template, KNOWN)
+    (found,) = templates.find_mistakes(template, KNOWN)
     assert found.startswith(mistake)
 
 
@@ -132,75 +120,80 @@ def test_a_mistake_names_the_expected(template: Any, mistake: str) -> None:
     [7, "plain", "{run}", "{{ run }}", "{{ arguments.a.b }}", "{{{{ 1 + 1 }}", "{{ at | %d.%m.%Y %% }}"],
 )
 def test_what_is_right_has_no_mistake(template: Any) -> None:
-    assert list(find_mistakes(template, KNOWN)) == []
+    assert list(templates.find_mistakes(template, KNOWN)) == []
 
 
 def test_mistakes_are_as_many_as_people_read() -> None:
-    assert len(list(find_mistakes(["{{ x }}"] * 50, KNOWN))) == 20
-    assert len(list(find_mistakes("{{ run }}" * MAX_PLACEHOLDERS, KNOWN))) == 0
-    (found,) = find_mistakes("{{ run }}" * (MAX_PLACEHOLDERS + 1), KNOWN)
+    assert len(list(templates.find_mistakes(["{{ x }}"] * 50, KNOWN))) == 20
+    assert len(list(templates.find_mistakes("{{ run }}" * templates.MAX_PLACEHOLDERS, KNOWN))) == 0
+    (found,) = templates.find_mistakes("{{ run }}" * (templates.MAX_PLACEHOLDERS + 1), KNOWN)
     assert found == "expected at most 1000 names in braces, got more"
 
 
 def test_where_nothing_is_known_no_name_is_expected() -> None:
-    (found,) = find_mistakes("{{ run }}", TemplateNames(()))
+    (found,) = templates.find_mistakes("{{ run }}", templates.TemplateNames(()))
     assert found == "expected no name, got '{{ run }}'"
 
 
 def test_a_name_without_a_value_is_an_error_unless_the_caller_has_a_text_for_it() -> None:
-    with pytest.raises(TemplateError, match=r"expected a value of error\.kind, got none"):
-        render("{{ error.kind }}", VALUES)
-    assert render("{{ error.kind }}!", VALUES, missing=lambda one: f"(no {one.name})") == "(no error.kind)!"
-    assert render("{{ x | %Y }}", {}, missing=lambda one: one.source) == "{{ x | %Y }}"
+    with pytest.raises(templates.TemplateError, match=r"expected a value of error\.kind, got none"):
+        templates.render("{{ error.kind }}", VALUES)
+    assert (
+        templates.render("{{ error.kind }}!", VALUES, missing=lambda one: f"(no {one.name})")
+        == "(no error.kind)!"
+    )
+    assert templates.render("{{ x | %Y }}", {}, missing=lambda one: one.source) == "{{ x | %Y }}"
 
 
 def test_a_format_needs_a_time() -> None:
-    with pytest.raises(TemplateError, match=r"expected a time before \| in '{{ run \| %Y }}', got int"):
-        render("{{ run | %Y }}", VALUES)
+    with pytest.raises(
+        templates.TemplateError, match=r"expected a time before \| in '{{ run \| %Y }}', got int"
+    ):
+        templates.render("{{ run | %Y }}", VALUES)
 
 
 @pytest.mark.parametrize(
     "many", ["{{ text }}" * 10, ["{{ text }}"] * 10, "{{ list }}" * 3, ["{{ list }}"] * 3]
 )
 def test_values_that_are_too_long_together_are_refused(many: Any) -> None:
-    values = {"text": "x" * (MAX_INSERTED // 9), "list": ["y"] * (MAX_INSERTED // 12)}
-    with pytest.raises(TemplateError, match="characters together"):
-        render(many, values)
+    values = {"text": "x" * (templates.MAX_INSERTED // 9), "list": ["y"] * (templates.MAX_INSERTED // 12)}
+    with pytest.raises(templates.TemplateError, match="characters together"):
+        templates.render(many, values)
 
 
 def test_the_placeholders_of_a_value_are_listed() -> None:
-    found = [*placeholders_in({"a": ["{{ run }} {{ at | %Y }}", "{{{{ x }}"], "b": "{{ name }}"})]
+    found = [*templates.placeholders_in({"a": ["{{ run }} {{ at | %Y }}", "{{{{ x }}"], "b": "{{ name }}"})]
     assert [(one.name, one.time_format) for one in found] == [("run", None), ("at", "%Y"), ("name", None)]
 
 
 @given(JSON)
 def test_an_escaped_value_renders_as_it_was(value: Any) -> None:
-    escaped = escape_placeholders(value)
-    assert render(escaped, {}) == value
-    assert list(find_mistakes(escaped, TemplateNames(()))) == []
+    escaped = templates.escape_placeholders(value)
+    assert templates.render(escaped, {}) == value
+    assert list(templates.find_mistakes(escaped, templates.TemplateNames(()))) == []
 
 
 @given(BRACES, BRACES)
 def test_escaped_text_around_a_placeholder_stays_as_it_was(before: str, after: str) -> None:
-    template = f"{escape_placeholders(before)}{{{{ run }}}}{escape_placeholders(after)}"
-    assert list(find_mistakes(template, KNOWN)) == []
-    rendered = render(template, VALUES)
+    template = f"{templates.escape_placeholders(before)}{{{{ run }}}}{templates.escape_placeholders(after)}"
+    assert list(templates.find_mistakes(template, KNOWN)) == []
+    rendered = templates.render(template, VALUES)
     assert rendered == (f"{before}7{after}" if before or after else 7)
 
 
 @given(BRACES)
 def test_any_text_is_split_without_loss(text: str) -> None:
-    parts = split_text(text)
+    parts = templates.split_text(text)
     again = "".join(part if isinstance(part, str) else part.source for part in parts)
     assert again == text.replace("{{{{", "{{")
-    assert has_placeholders(text) or parts == ([text] if text else [])
+    assert templates.has_placeholders(text) or parts == ([text] if text else [])
 
 
 @given(BRACES)
 def test_what_has_no_mistake_renders(text: str) -> None:
-    known = TemplateNames(("a", "a.a"), times=("a",))
-    if not list(find_mistakes(text, known)):
-        render(text, {"a": NOON}, missing=lambda _: "")
+    known = templates.TemplateNames(("a", "a.a"), times=("a",))
+    if not list(templates.find_mistakes(text, known)):
+        templates.render(text, {"a": NOON}, missing=lambda _: "")
 
 
 class Account:
@@ -213,8 +206,8 @@ class Account:
 @given(BRACES.map(lambda inner: f"{{{{ a.{inner} }}}} {{{{ a }}}}"))
 def test_no_name_reads_an_attribute_or_calls_code(text: str) -> None:
     try:
-        rendered = render(text, {"a": Account()}, missing=lambda _: "")
-    except TemplateError as error:
+        rendered = templates.render(text, {"a": Account()}, missing=lambda _: "")
+    except templates.TemplateError as error:
         assert "expected a time before |" in str(error)  # noqa: PT017 - most texts raise nothing
     else:
         assert "secret" not in rendered
@@ -222,8 +215,8 @@ def test_no_name_reads_an_attribute_or_calls_code(text: str) -> None:
 
 @given(JSON)
 def test_a_value_alone_is_the_value_itself_and_within_a_text_is_json(value: Any) -> None:
-    assert render("{{ a }}", {"a": value}) == value
-    text = render("{{ a }}!", {"a": value}).removesuffix("!")
+    assert templates.render("{{ a }}", {"a": value}) == value
+    text = templates.render("{{ a }}!", {"a": value}).removesuffix("!")
     if value is None or isinstance(value, str):
         assert text == (value or "")
     else:

@@ -5,35 +5,19 @@ from collections.abc import Iterator
 import pytest
 from tools.reference.golden import golden_events
 
-from warrener_contracts import topology
-from warrener_contracts.messages import (
-    address_of,
-    build_delayed_message,
-    build_message,
-    build_parked_message,
-    build_reply,
-)
-from warrener_contracts.topology import (
-    DELAY,
-    DELAY_LEVELS,
-    EXCHANGES,
-    TOPOLOGY,
-    Queue,
-    dispatch_queue,
-    pulse_key,
-)
+from warrener_contracts import messages, topology
 
 WORK = (
     topology.REQUESTS_QUEUE,
     topology.STATUS_QUEUE,
     topology.TRIGGERS_QUEUE,
-    *(topology.SCHEDULER_COMMANDS, topology.SUPERVISOR_COMMANDS, dispatch_queue("loading")),
+    *(topology.SCHEDULER_COMMANDS, topology.SUPERVISOR_COMMANDS, topology.dispatch_queue("loading")),
 )
 LIMITS = {"queue": 20}
 LAST_RESORT = (topology.DEAD_QUEUE, topology.UNROUTABLE_QUEUE)
-EVERYTHING = TOPOLOGY.with_queues(
+EVERYTHING = topology.TOPOLOGY.with_queues(
     [
-        dispatch_queue("loading"),
+        topology.dispatch_queue("loading"),
         topology.heartbeats_queue("supervisor-1"),
         topology.control_queue("loader-7c9f.4121", ["loading"]),
         topology.reply_queue("desk-4"),
@@ -47,7 +31,7 @@ PORTABLE = {"quorum": QUORUM, "classic": CLASSIC}
 
 
 @pytest.mark.parametrize("queue", EVERYTHING.queues, ids=lambda queue: queue.name)
-def test_every_argument_means_the_same_on_every_broker(queue: Queue) -> None:
+def test_every_argument_means_the_same_on_every_broker(queue: topology.Queue) -> None:
     kind = str(queue.arguments.get("x-queue-type", "classic"))
     assert set(queue.arguments) <= PORTABLE[kind]
     assert kind == "classic" or not queue.exclusive
@@ -57,7 +41,7 @@ def test_every_argument_means_the_same_on_every_broker(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("queue", WORK, ids=lambda queue: queue.name)
-def test_a_queue_that_carries_work_loses_nothing(queue: Queue) -> None:
+def test_a_queue_that_carries_work_loses_nothing(queue: topology.Queue) -> None:
     assert queue.arguments == {
         "x-queue-type": "quorum",
         "x-overflow": "reject-publish",
@@ -72,13 +56,13 @@ def test_a_queue_that_carries_work_loses_nothing(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("queue", LAST_RESORT, ids=lambda queue: queue.name)
-def test_the_last_resort_never_gives_a_message_up(queue: Queue) -> None:
+def test_the_last_resort_never_gives_a_message_up(queue: topology.Queue) -> None:
     assert queue.arguments == {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
 
 
 def test_a_delay_queue_holds_every_message_equally_long_and_forwards_it_at_least_once() -> None:
-    assert [level.name for level in DELAY_LEVELS] == ["1s", "5s", "15s", "1m", "5m", "15m", "1h"]
-    for level, queue in zip(DELAY_LEVELS, topology.DELAY_QUEUES, strict=True):
+    assert [level.name for level in topology.DELAY_LEVELS] == ["1s", "5s", "15s", "1m", "5m", "15m", "1h"]
+    for level, queue in zip(topology.DELAY_LEVELS, topology.DELAY_QUEUES, strict=True):
         assert queue.name == level.queue == f"warrener.delay.{level.name}"
         assert queue.arguments == {
             "x-queue-type": "quorum",
@@ -92,22 +76,24 @@ def test_a_delay_queue_holds_every_message_equally_long_and_forwards_it_at_least
 def test_every_dead_letter_exchange_has_an_alternate() -> None:
     """At-least-once dead-lettering retries endlessly while nothing is bound: an alternate exchange ends
     that."""
-    alternates = {exchange.name: exchange.alternate for exchange in EXCHANGES}
+    alternates = {exchange.name: exchange.alternate for exchange in topology.EXCHANGES}
     for queue in EVERYTHING.queues:
         if target := queue.arguments.get("x-dead-letter-exchange"):
             assert alternates[str(target)] == "warrener.unroutable"
     assert alternates["warrener.unroutable"] is None
-    assert {exchange.name for exchange in EXCHANGES if exchange.kind == "fanout"} == {"warrener.unroutable"}
+    assert {exchange.name for exchange in topology.EXCHANGES if exchange.kind == "fanout"} == {
+        "warrener.unroutable"
+    }
 
 
 def test_mandatory_exchanges_have_no_alternate_so_that_publishers_see_returns() -> None:
     """With an alternate exchange a mandatory message is never returned: those must not have one."""
     mandatory = {"warrener.requests", "warrener.dispatch", "warrener.commands"}
-    assert [e.alternate for e in EXCHANGES if e.name in mandatory] == [None, None, None]
+    assert [e.alternate for e in topology.EXCHANGES if e.name in mandatory] == [None, None, None]
 
 
 def test_names_are_unique_and_every_binding_leads_from_an_exchange_that_is_declared() -> None:
-    declared = [exchange.name for exchange in EXCHANGES]
+    declared = [exchange.name for exchange in topology.EXCHANGES]
     names = [queue.name for queue in EVERYTHING.queues]
     assert len(set(declared)) == len(declared)
     assert len(set(names)) == len(names)
@@ -142,7 +128,7 @@ REACHED = {
 
 @pytest.mark.parametrize("name", sorted(golden_events()))
 def test_every_event_reaches_its_queue_and_no_other(name: str) -> None:
-    exchange, key = address_of(golden_events()[name])
+    exchange, key = messages.address_of(golden_events()[name])
     if exchange == topology.COMMANDS:
         [receiver] = golden_events()[name].routes[0].receivers
         assert list(reached(exchange, key)) == [f"warrener.commands.{receiver}"]
@@ -151,14 +137,14 @@ def test_every_event_reaches_its_queue_and_no_other(name: str) -> None:
 
 
 def test_an_answer_reaches_its_asker() -> None:
-    message = build_reply(golden_events()["job.finished.v1"], "desk-4")
+    message = messages.build_reply(golden_events()["job.finished.v1"], "desk-4")
     assert list(reached(message.exchange, message.routing_key)) == ["warrener.reply.desk-4"]
 
 
-@pytest.mark.parametrize("level", DELAY_LEVELS, ids=lambda level: level.name)
+@pytest.mark.parametrize("level", topology.DELAY_LEVELS, ids=lambda level: level.name)
 def test_an_attempt_passes_each_delay_queue_and_returns_to_its_own(level: topology.DelayLevel) -> None:
-    key = f"{level.name}.{build_message(golden_events()['attempt.dispatched.v1']).routing_key}"
-    assert list(reached(DELAY, key)) == [level.queue]
+    key = f"{level.name}.{messages.build_message(golden_events()['attempt.dispatched.v1']).routing_key}"
+    assert list(reached(topology.DELAY, key)) == [level.queue]
     assert list(reached("warrener.return", key)) == ["warrener.queue.loading"]
 
 
@@ -169,7 +155,7 @@ def test_a_queue_whose_name_begins_alike_gets_nothing_of_another() -> None:
 
 
 def test_dead_letters_and_parked_messages_reach_the_dead() -> None:
-    parked = build_parked_message(
+    parked = messages.build_parked_message(
         queue="warrener.status", body=b"", reason="", detail="", message_id="1", content_type=None
     )
     keys = [str(queue.arguments["x-dead-letter-routing-key"]) for queue in WORK]
@@ -179,7 +165,7 @@ def test_dead_letters_and_parked_messages_reach_the_dead() -> None:
 
 
 def test_a_control_order_reaches_all_one_queue_or_one_agent() -> None:
-    for key in ("all", "queue.loading", "agent.loader-7c9f.4121", pulse_key("loader-7c9f.4121")):
+    for key in ("all", "queue.loading", "agent.loader-7c9f.4121", topology.pulse_key("loader-7c9f.4121")):
         assert list(reached("warrener.control", key)) == ["warrener.control.loader-7c9f.4121"]
     assert list(reached("warrener.control", "agent.loader-7c9f")) == []
 
@@ -187,4 +173,4 @@ def test_a_control_order_reaches_all_one_queue_or_one_agent() -> None:
 def test_a_delayed_message_stays_within_the_delay_queues() -> None:
     event = golden_events()["attempt.dispatched.v1"]
     assert event.time is not None
-    assert build_delayed_message(event, event.time).exchange == DELAY  # type: ignore[arg-type]
+    assert messages.build_delayed_message(event, event.time).exchange == topology.DELAY  # type: ignore[arg-type]

@@ -11,12 +11,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from warrener.command.app import app
-from warrener_runtime.telemetry.metric_names import (
-    MetricSpec,
-    declared_metrics,
-    prometheus_label,
-    prometheus_name,
-)
+from warrener_runtime.telemetry import metric_names
 
 HERE = Path(__file__).parents[1]
 BOARDS = sorted((HERE / "grafana").glob("*.json"))
@@ -32,10 +27,10 @@ TARGET = {"target_info": {"service_name"}}
 def series() -> dict[str, set[str]]:
     """Every series that Prometheus has of a declared metric, with its labels."""
     found = {name: set(labels) for name, labels in TARGET.items()}
-    for spec in declared_metrics():
-        labels = {prometheus_label(name) for name in (*spec.labels, *spec.constants)}
+    for spec in metric_names.declared_metrics():
+        labels = {metric_names.prometheus_label(name) for name in (*spec.labels, *spec.constants)}
         suffixes = ("_bucket", "_sum", "_count") if spec.kind == "histogram" else ("",)
-        found |= {prometheus_name(spec) + suffix: labels for suffix in suffixes}
+        found |= {metric_names.prometheus_name(spec) + suffix: labels for suffix in suffixes}
     return found
 
 
@@ -102,8 +97,8 @@ def test_an_alert_names_metrics_and_commands_that_exist_and_is_tried_and_explain
     assert set(re.findall(r"`warrener ([\w-]+)", rule["annotations"]["description"])) <= COMMANDS
 
 
-@pytest.mark.parametrize("spec", list(declared_metrics()), ids=lambda spec: spec.name)
-def test_each_metric_is_drawn_or_watched(spec: MetricSpec) -> None:
+@pytest.mark.parametrize("spec", list(metric_names.declared_metrics()), ids=lambda spec: spec.name)
+def test_each_metric_is_drawn_or_watched(spec: metric_names.MetricSpec) -> None:
     drawn = [target["expr"] for board in BOARDS for target in targets(board)]
     texts = [*drawn, *(rule["expr"] for rule in RULES)]
-    assert any(prometheus_name(spec) in text for text in texts)
+    assert any(metric_names.prometheus_name(spec) in text for text in texts)

@@ -26,14 +26,8 @@ from tests.store_rows import (
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.encoding import decode, encode, escape, unescape
+from warrener_store.jobs import batches
 from warrener_store.jobs.batch_columns import jobs_to_arrays, jobs_to_columns, saves_to_arrays
-from warrener_store.jobs.batches import (
-    ExistingJobs,
-    group_saves,
-    match_existing,
-    resolve_in_order,
-    unique_rows,
-)
 from warrener_store.jobs.columns import IDS, JOB_COLUMNS, MOMENTS, TEXTS
 from warrener_store.jobs.rows import STATE_FIELDS, AttemptOutcome, Inserted, JobChanges, JobRow, Save, evolve
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec, fields_of_type
@@ -167,24 +161,24 @@ ROWS = st.builds(
 
 def test_rows_are_handed_over_in_the_order_of_their_ids() -> None:
     rows = [queued_job(idempotency_key=f"k{n}" if n else None) for n in range(5)]
-    assert unique_rows([*rows, rows[0]]) == sorted(rows, key=lambda row: row.job_id)
+    assert batches.unique_rows([*rows, rows[0]]) == sorted(rows, key=lambda row: row.job_id)
 
 
 def test_where_a_key_stands_twice_the_order_of_the_batch_is_preserved() -> None:
     rows = sorted((queued_job(idempotency_key="k") for _ in range(4)), key=lambda row: row.job_id)[::-1]
-    assert unique_rows(rows) == rows
+    assert batches.unique_rows(rows) == rows
 
 
 def test_what_nothing_stands_for_is_left_for_another_round() -> None:
     taken = queued_job(idempotency_key="k")
     blocked = queued_job(idempotency_key="k")
     free = replace(blocked, idempotency_key="free")
-    assert match_existing({0: blocked, 1: free}, (), [taken]) == {0: Inserted(taken, new=False)}
+    assert batches.match_existing({0: blocked, 1: free}, (), [taken]) == {0: Inserted(taken, new=False)}
 
 
 def test_in_turn_each_row_sees_those_before_it() -> None:
     row, other = queued_job(idempotency_key="k"), queued_job(idempotency_key="k")
-    assert resolve_in_order([row, other, row], ExistingJobs()) == [
+    assert batches.resolve_in_order([row, other, row], batches.ExistingJobs()) == [
         Inserted(row, new=True),
         Inserted(row, new=False),
         Inserted(row, new=False),
@@ -214,7 +208,7 @@ def test_equal_values_of_saved_jobs_are_handed_over_once_and_missing_ones_not_at
     rows = [running_job(dispatched_at=after(number)) for number in range(3)]
     columns = ("job_id", "held", *STATE_FIELDS, "run_started_at", "run_finished_at")
     by_column = dict(
-        zip(columns, saves_to_arrays(group_saves([succeeded(row) for row in rows])), strict=True)
+        zip(columns, saves_to_arrays(batches.group_saves([succeeded(row) for row in rows])), strict=True)
     )
     assert by_column["held"] == [1]
     assert by_column["state"] == ["succeeded"]

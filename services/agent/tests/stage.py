@@ -14,6 +14,7 @@ from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_le
 from warrener_agent.run_table import DeliveryRef
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
+from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptCancel,
@@ -28,15 +29,6 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import batch_messages, build_delayed_message, build_message
 from warrener_contracts.policy import Guarantee
-from warrener_contracts.topology import (
-    DEAD_QUEUE,
-    REQUESTS_QUEUE,
-    STATUS_QUEUE,
-    TOPOLOGY,
-    Topology,
-    dispatch_queue,
-    heartbeats_queue,
-)
 from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
@@ -155,8 +147,8 @@ class Stage:
 
     async def delivery(self, *events: AttemptDispatched) -> DeliveryRef:
         """A delivery of these events, as an agent has it that runs them; of one, if none are given."""
-        queue = dispatch_queue("default")
-        await self.bus.declare(Topology((), (queue,)))
+        queue = topology.dispatch_queue("default")
+        await self.bus.declare(topology.Topology((), (queue,)))
         await self.dispatch_together(*(events or [self.dispatched("wait")]))
         subscription = await self.bus.subscribe(queue.name, prefetch=1)
         (delivery,) = await anext(aiter(subscription))
@@ -202,9 +194,9 @@ class Stage:
     async def listen(self) -> None:
         """Be scheduler and supervisor: take everything in, and judge nothing."""
         await self.bus.start()
-        heartbeats = heartbeats_queue("stage")
-        await self.bus.declare(TOPOLOGY.with_queues([heartbeats]))
-        for queue in (REQUESTS_QUEUE, STATUS_QUEUE, heartbeats, DEAD_QUEUE):
+        heartbeats = topology.heartbeats_queue("stage")
+        await self.bus.declare(topology.TOPOLOGY.with_queues([heartbeats]))
+        for queue in (topology.REQUESTS_QUEUE, topology.STATUS_QUEUE, heartbeats, topology.DEAD_QUEUE):
             await self.receive_from(queue.name)
 
     async def receive_from(self, queue: str) -> None:
@@ -215,7 +207,7 @@ class Stage:
         async for batch in subscription:
             async with self.changed:
                 for delivery in batch:
-                    if queue == DEAD_QUEUE.name:
+                    if queue == topology.DEAD_QUEUE.name:
                         self.parked.append(delivery)
                         continue
                     for element in decode(delivery.body, delivery.content_type):

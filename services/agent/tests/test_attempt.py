@@ -17,18 +17,7 @@ from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import Ledger, connected_ledger, open_ledger
 from warrener_agent.ledger.port import Claim, ClaimStatus
 from warrener_agent.run_table import Run
-from warrener_contracts.events import (
-    AgentAnnounced,
-    AgentHeartbeat,
-    AttemptCancelled,
-    AttemptFailed,
-    AttemptProgressed,
-    AttemptReleased,
-    AttemptStarted,
-    AttemptSucceeded,
-    JobRequested,
-    JobRequestedData,
-)
+from warrener_contracts import events
 from warrener_contracts.identity import child_job_id
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import DISPATCH
@@ -44,7 +33,7 @@ async def test_an_agent_announces_what_it_can_and_a_job_succeeds_and_is_acknowle
     stage: Stage, rig: HandlerRig
 ) -> None:
     one = await stage.enter(rig.agent, agent_announce_delay=600.0)
-    announced = await stage.wait_for_event(AgentAnnounced)
+    announced = await stage.wait_for_event(events.AgentAnnounced)
     assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "write", "fail"}
     assert announced.data.queues == ("default",)
     reported = await stage.succeed("greet", {"name": "Ada"})
@@ -53,7 +42,7 @@ async def test_an_agent_announces_what_it_can_and_a_job_succeeds_and_is_acknowle
     await one.drain()
     await stage.leave(one)
     assert stage.broker.ready(WORK) == 0
-    assert not stage.of(AttemptStarted), "a quick attempt is not announced"
+    assert not stage.of(events.AttemptStarted), "a quick attempt is not announced"
 
 
 async def test_what_is_over_is_freed_at_once_and_not_left_to_the_collector(
@@ -67,7 +56,7 @@ async def test_what_is_over_is_freed_at_once_and_not_left_to_the_collector(
     try:
         of_other_tests = set(map(id, earlier := alive()))
         jobs = [await stage.dispatch("greet", {"name": str(number)}) for number in range(40)]
-        await stage.until(lambda: len(stage.of(AttemptSucceeded)) >= len(jobs), "all to succeed")
+        await stage.until(lambda: len(stage.of(events.AttemptSucceeded)) >= len(jobs), "all to succeed")
         await one.drain()
         left = [found for found in alive() if id(found) not in of_other_tests]
     finally:
@@ -112,22 +101,22 @@ async def test_odd_characters_of_errors_and_notes_are_mended_and_lose_no_event(s
     @agent.job("odd")
     async def odd(job: JobContext) -> None:
         job.progress(0.5, "h\0lf \ud83d")
-        await stage.wait_for_event(AttemptProgressed)
+        await stage.wait_for_event(events.AttemptProgressed)
         raise OddError("n\0l \ud83d")
 
     await stage.enter(agent)
     job = await stage.dispatch("odd")
-    reported = (await stage.wait_for_event(AttemptFailed, job)).data.error
+    reported = (await stage.wait_for_event(events.AttemptFailed, job)).data.error
     assert (reported.message, reported.type.rpartition(".")[2]) == ("n\ufffdl \ufffd", "Odd\ufffdError")
     assert "\0" not in (reported.stack or "")
-    assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == "h\ufffdlf \ufffd"
+    assert (await stage.wait_for_event(events.AttemptProgressed, job)).data.note == "h\ufffdlf \ufffd"
 
 
 async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, rig: HandlerRig) -> None:
     await stage.enter(rig.agent)
     assert (await stage.fail("greet", {"nam": "Ada"})).error.kind == "bad_arguments"
     unknown = await stage.dispatch("unheard.of")
-    reported = (await stage.wait_for_event(AttemptFailed, unknown)).data.error
+    reported = (await stage.wait_for_event(events.AttemptFailed, unknown)).data.error
     assert reported.type == "UnknownJobType"
     assert "unheard.of" in reported.message
     assert reported.retryable, "an agent that knows it may take it next time"
@@ -138,7 +127,9 @@ async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, 
 
 async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, rig: HandlerRig) -> None:
     one = await stage.enter(rig.agent)
-    misplaced = build_message(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
+    misplaced = build_message(
+        events.JobRequested(id="x", source="test", data=events.JobRequestedData(job_type="greet"))
+    )
     strange = b'{"priority": 3, ' + misplaced.body[1:]
     batch = b"[17, " + strange + b"]"
     bodies = (b"{", b'{"specversion":"1.0"}', misplaced.body, batch)
@@ -164,13 +155,13 @@ async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Sta
 async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Stage, rig: HandlerRig) -> None:
     await stage.enter(rig.agent, agent_announce_delay=0.05)
     job = await stage.dispatch("wait")
-    assert (await stage.wait_for_event(AttemptStarted, job)).data.job_id == job
+    assert (await stage.wait_for_event(events.AttemptStarted, job)).data.job_id == job
     exclusive = await stage.dispatch("greet", {"name": "x"}, guarantee="exclusive")
-    await stage.wait_for_event(AttemptSucceeded, exclusive)
+    await stage.wait_for_event(events.AttemptSucceeded, exclusive)
     kinds = [
         type(event) for event in stage.received_events if getattr(event.data, "job_id", None) == exclusive
     ]
-    assert kinds == [AttemptStarted, AttemptSucceeded]
+    assert kinds == [events.AttemptStarted, events.AttemptSucceeded]
 
 
 # -- once --------------------------------------------------------------------------------------------------
@@ -181,14 +172,14 @@ async def test_g4_effects_result_and_child_jobs_come_together_and_nothing_stays_
 ) -> None:
     await stage.enter(rig.agent)
     job = await stage.dispatch("write", {"note": "good"})
-    reported = (await stage.wait_for_event(AttemptSucceeded, job)).data
+    reported = (await stage.wait_for_event(events.AttemptSucceeded, job)).data
     assert reported.child_jobs == 1
-    requested = await stage.wait_for_event(JobRequested)
+    requested = await stage.wait_for_event(events.JobRequested)
     assert requested.id == str(child_job_id(job, "greeting"))
     assert (requested.data.job_type, requested.data.parent_id) == ("greet", job)
     await stage.fail("write", {"note": "bad"})
     assert await stage.effects() == ["good"]
-    assert len(stage.of(JobRequested)) == 1
+    assert len(stage.of(events.JobRequested)) == 1
 
 
 async def test_g3_a_duplicate_of_a_finished_attempt_is_reported_again_and_not_rerun(
@@ -196,11 +187,11 @@ async def test_g3_a_duplicate_of_a_finished_attempt_is_reported_again_and_not_re
 ) -> None:
     await stage.enter(rig.agent)
     job = await stage.dispatch("write", {"note": "once"})
-    first = await stage.wait_for_event(AttemptSucceeded, job)
+    first = await stage.wait_for_event(events.AttemptSucceeded, job)
     await stage.dispatch("write", {"note": "once"}, job_id=job)
-    again = await stage.wait_for_event(AttemptSucceeded, job, times=2)
+    again = await stage.wait_for_event(events.AttemptSucceeded, job, times=2)
     await stage.dispatch("write", {"note": "once"}, job_id=job, attempt=3)
-    later = await stage.wait_for_event(AttemptSucceeded, job, times=3)
+    later = await stage.wait_for_event(events.AttemptSucceeded, job, times=3)
     assert again.data == first.data
     assert (later.data.attempt, later.data.recorded_attempt, later.data.result) == (3, 1, "once")
     assert rig.calls == 1
@@ -213,13 +204,13 @@ async def test_g3_a_duplicate_of_a_running_attempt_is_adopted(stage: Stage, rig:
     await rig.begun.get()
     await stage.dispatch("wait", job_id=job)
     stage.broker.drop_connections()  # and the first delivery comes again too
-    await stage.wait_for_event(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 2)
+    await stage.wait_for_event(events.AgentHeartbeat, times=len(stage.of(events.AgentHeartbeat)) + 2)
     rig.go_on.set()
-    await stage.wait_for_event(AttemptSucceeded, job)
+    await stage.wait_for_event(events.AttemptSucceeded, job)
     await one.drain()
     await stage.leave(one)
     assert rig.calls == 1
-    assert len(stage.of(AttemptSucceeded)) == 1
+    assert len(stage.of(events.AttemptSucceeded)) == 1
     assert stage.broker.ready(WORK) == 0
 
 
@@ -232,8 +223,8 @@ async def test_g3_a_higher_attempt_stops_the_lower_one_of_the_same_agent(
     await stage.dispatch("wait", job_id=job, attempt=2)
     await rig.begun.get()
     rig.go_on.set()
-    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
-    assert [event.data.attempt for event in stage.of(AttemptSucceeded)] == [2]
+    assert (await stage.wait_for_event(events.AttemptSucceeded, job)).data.result == 2
+    assert [event.data.attempt for event in stage.of(events.AttemptSucceeded)] == [2]
 
 
 async def test_an_attempt_that_another_agent_has_found_lost_leaves_its_span_to_the_supervisor(
@@ -250,7 +241,7 @@ async def test_an_attempt_that_another_agent_has_found_lost_leaves_its_span_to_t
     async with connected_ledger(stage.ledger_url) as other, asyncio.timeout(WAIT):
         while not await other.fail_abandoned(failures, agent_id="other"):  # renewed in between
             await stage.expire_claims()
-    assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "lost"
+    assert (await stage.wait_for_event(events.AttemptFailed, job)).data.error.kind == "lost"
     await one.drain()
     assert not [span.name for span in telemetry.spans() if span.name.startswith("attempt")]
 
@@ -265,12 +256,12 @@ async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
     async with asyncio.timeout(WAIT):
         await bus.frozen.wait()
     if when == "after it is reported":
-        await stage.wait_for_event(AttemptFailed, job)
-    before = len(stage.of(AttemptFailed))
+        await stage.wait_for_event(events.AttemptFailed, job)
+    before = len(stage.of(events.AttemptFailed))
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
     second = await stage.enter(rig.agent)
-    reported = await stage.wait_for_event(AttemptFailed, job, times=before + 1)
+    reported = await stage.wait_for_event(events.AttemptFailed, job, times=before + 1)
     assert reported.data.error.message == "no good"
     assert rig.calls == 1
     await second.drain()
@@ -298,7 +289,7 @@ async def test_g6_what_comes_too_early_goes_to_a_delay_queue_again(stage: Stage,
     await stage.enter(rig.agent)
     due = datetime.now(UTC) + timedelta(seconds=1.5)
     job = await stage.dispatch("greet", {"name": "x"}, not_before=due)
-    reported = await stage.wait_for_event(AttemptSucceeded, job)
+    reported = await stage.wait_for_event(events.AttemptSucceeded, job)
     assert reported.data.started_at >= due - timedelta(milliseconds=260)
 
 
@@ -307,9 +298,9 @@ async def test_a_running_attempt_can_be_cancelled(stage: Stage, rig: HandlerRig)
     job = await stage.dispatch("wait")
     await rig.begun.get()
     await stage.cancel(job)
-    assert (await stage.wait_for_event(AttemptCancelled, job)).data.reason == "enough"
+    assert (await stage.wait_for_event(events.AttemptCancelled, job)).data.reason == "enough"
     await stage.dispatch("wait", job_id=job, attempt=2)
-    await stage.wait_for_event(AttemptCancelled, job, times=2)
+    await stage.wait_for_event(events.AttemptCancelled, job, times=2)
     assert rig.calls == 1
 
 
@@ -319,14 +310,14 @@ async def test_while_draining_nothing_new_is_taken_and_what_runs_ends(stage: Sta
     await rig.begun.get()
     draining = asyncio.create_task(one.drain())
     await stage.until(
-        lambda: any(event.data.draining for event in stage.of(AgentHeartbeat)), "a draining heartbeat"
+        lambda: any(event.data.draining for event in stage.of(events.AgentHeartbeat)), "a draining heartbeat"
     )
     late = await stage.dispatch("greet", {"name": "late"})
     rig.go_on.set()
     await draining
-    await stage.wait_for_event(AttemptSucceeded, job)
+    await stage.wait_for_event(events.AttemptSucceeded, job)
     await stage.leave(one)
-    assert not stage.of(AttemptSucceeded, late)
+    assert not stage.of(events.AttemptSucceeded, late)
     assert stage.broker.ready(WORK) == 1
 
 
@@ -335,18 +326,18 @@ async def test_while_draining_nothing_new_is_taken_and_what_runs_ends(stage: Sta
 
 async def test_g8_an_agent_whose_consumers_stall_sends_no_heartbeat(stage: Stage, rig: HandlerRig) -> None:
     await stage.enter(rig.agent)
-    beat = await stage.wait_for_event(AgentHeartbeat)
+    beat = await stage.wait_for_event(events.AgentHeartbeat)
     [control] = [
         name for name in stage.broker._queues if name.startswith(f"warrener.control.{beat.data.agent_id}")
     ]
     stage.broker.mute(control)
     await stage.succeed("greet", {"name": "x"})
-    silent_from = len(stage.of(AgentHeartbeat))
+    silent_from = len(stage.of(events.AgentHeartbeat))
     marker = await stage.dispatch("wait", timeout=timedelta(seconds=1))
-    await stage.wait_for_event(AttemptFailed, marker)  # five heartbeats' time has passed
-    assert len(stage.of(AgentHeartbeat)) <= silent_from + 1
+    await stage.wait_for_event(events.AttemptFailed, marker)  # five heartbeats' time has passed
+    assert len(stage.of(events.AgentHeartbeat)) <= silent_from + 1
     stage.broker.mute(control, muted=False)
-    await stage.wait_for_event(AgentHeartbeat, times=silent_from + 2)
+    await stage.wait_for_event(events.AgentHeartbeat, times=silent_from + 2)
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -372,16 +363,18 @@ async def test_g3_an_agent_that_cannot_renew_stops_what_runs_and_gives_it_back(
     clock.skip(timedelta(seconds=500))
     async with asyncio.timeout(WAIT):
         await stopped.wait()  # by itself, before its lease is over for the others
-    assert not stage.of(AttemptReleased), "it says nothing of which the ledger does not know"
+    assert not stage.of(events.AttemptReleased), "it says nothing of which the ledger does not know"
     if comes_back:
         ledger.gone = False
     else:
         clock.skip(timedelta(seconds=200))
-    await stage.wait_for_event(AttemptReleased, job)
-    await stage.until(lambda: not listed(stage.of(AgentHeartbeat)[-1]), "the agent to hold it no longer")
+    await stage.wait_for_event(events.AttemptReleased, job)
+    await stage.until(
+        lambda: not listed(stage.of(events.AgentHeartbeat)[-1]), "the agent to hold it no longer"
+    )
 
 
-def listed(beat: AgentHeartbeat) -> list[UUID]:
+def listed(beat: events.AgentHeartbeat) -> list[UUID]:
     return [one.job_id for one in beat.data.running]
 
 
@@ -391,7 +384,7 @@ async def test_two_queues_have_slots_of_their_own(stage: Stage, rig: HandlerRig)
     await rig.begun.get()
     await stage.succeed("greet", {"name": "x"}, queue="fast")
     waiting = await stage.dispatch("greet", {"name": "y"})
-    assert not stage.of(AttemptSucceeded, waiting)
+    assert not stage.of(events.AttemptSucceeded, waiting)
     rig.go_on.set()
-    await stage.wait_for_event(AttemptSucceeded, slow)
-    await stage.wait_for_event(AttemptSucceeded, waiting)
+    await stage.wait_for_event(events.AttemptSucceeded, slow)
+    await stage.wait_for_event(events.AttemptSucceeded, waiting)

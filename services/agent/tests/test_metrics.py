@@ -10,44 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from services.agent.tests.stage import dispatched
 
-from warrener_agent.decisions.outcomes import (
-    CancelledOutcome,
-    FailedOutcome,
-    Outcome,
-    ReleasedOutcome,
-    SucceededOutcome,
-)
+from warrener_agent.decisions import outcomes
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.ledger import ChildJobRequest, Claim, Completion
 from warrener_agent.ledger.port import LedgerUnavailable
 from warrener_agent.metrics import AgentMetrics
 from warrener_agent.run_table import Run, RunTable
 from warrener_agent.status_events import EventFactory
+from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AttemptDispatched,
-    AttemptSucceeded,
-    AttemptSucceededData,
-    ErrorInfo,
-    ErrorKind,
-)
 from warrener_contracts.messages import build_message
 from warrener_runtime.clock import SystemEntropy
-from warrener_runtime.telemetry import NO_CONTEXT, TraceContext
-from warrener_runtime.telemetry.metric_names import (
-    LEDGER_DURATION,
-    PROCESS_DURATION,
-    QUEUE_TIME,
-    SLOTS,
-    MetricSpec,
-)
+from warrener_runtime.telemetry import NO_CONTEXT, TraceContext, metric_names
 from warrener_runtime.telemetry.metrics import HistogramValue, LabelValues, Metrics
 
 SENT = datetime(2026, 11, 22, tzinfo=UTC)
 JOB = UUID(int=1)
 
 
-def dispatch(*, not_before: datetime | None = None) -> AttemptDispatched:
+def dispatch(*, not_before: datetime | None = None) -> events.AttemptDispatched:
     return dispatched("send", job_id=JOB, queue="mail", at=SENT, not_before=not_before)
 
 
@@ -55,7 +36,7 @@ def run() -> Run:
     return Run(dispatch().data, Claim(JOB, 1), [], SENT, 100.0, 160.0, NO_CONTEXT)
 
 
-def histograms(metrics: Metrics, spec: MetricSpec) -> dict[LabelValues, HistogramValue]:
+def histograms(metrics: Metrics, spec: metric_names.MetricSpec) -> dict[LabelValues, HistogramValue]:
     (reading,) = (reading for reading in metrics.read() if reading.spec is spec)
     return dict(reading.histograms)
 
@@ -69,27 +50,27 @@ def test_an_attempt_waits_from_its_dispatch_or_the_end_of_its_delay(
 ) -> None:
     metrics = Metrics()
     AgentMetrics(metrics).record_start(dispatch(not_before=not_before), SENT + timedelta(seconds=90))
-    assert histograms(metrics, QUEUE_TIME)["send", "mail"].total == waited
+    assert histograms(metrics, metric_names.QUEUE_TIME)["send", "mail"].total == waited
 
 
-ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="builtins.ValueError", message="no")
+ERROR = events.ErrorInfo(kind=events.ErrorKind.ERROR, type="builtins.ValueError", message="no")
 
 
 @pytest.mark.parametrize(
     ("outcome", "error_type"),
     [
-        (SucceededOutcome(Completion(JOB, 1, "null", (), SENT, SENT), recorded=False), ""),
-        (FailedOutcome(ERROR), "builtins.ValueError"),
-        (FailedOutcome(ERROR, handler_signal=HandlerSignal.SNOOZED), "snoozed"),
-        (CancelledOutcome("requested"), "cancelled"),
-        (ReleasedOutcome("the agent ends"), "released"),
+        (outcomes.SucceededOutcome(Completion(JOB, 1, "null", (), SENT, SENT), recorded=False), ""),
+        (outcomes.FailedOutcome(ERROR), "builtins.ValueError"),
+        (outcomes.FailedOutcome(ERROR, handler_signal=HandlerSignal.SNOOZED), "snoozed"),
+        (outcomes.CancelledOutcome("requested"), "cancelled"),
+        (outcomes.ReleasedOutcome("the agent ends"), "released"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_attempt_runs_from_its_start_to_its_end(outcome: Outcome, error_type: str) -> None:
+def test_an_attempt_runs_from_its_start_to_its_end(outcome: outcomes.Outcome, error_type: str) -> None:
     metrics = Metrics()
     AgentMetrics(metrics, ["mail"]).record_end(run(), outcome, 107.5)
-    found = histograms(metrics, PROCESS_DURATION)
+    found = histograms(metrics, metric_names.PROCESS_DURATION)
     assert {labels: value.total for labels, value in found.items()} == {
         ("warrener.queue.mail", "send", error_type): 7.5
     }
@@ -99,7 +80,7 @@ def test_slots_are_read_when_they_are_looked_at() -> None:
     metrics = Metrics()
     AgentMetrics(metrics, ["mail", "etl"]).watch_slots(RunTable(4))
     (reading,) = metrics.read()
-    assert reading.spec is SLOTS
+    assert reading.spec is metric_names.SLOTS
     assert reading.numbers == {
         ("mail", "free"): 4,
         ("mail", "used"): 0,
@@ -115,7 +96,10 @@ def test_calls_of_the_ledger_are_timed_with_their_errors() -> None:
         pass
     with pytest.raises(LedgerUnavailable), one.ledger_call("claim"):
         raise LedgerUnavailable("away")
-    assert histograms(metrics, LEDGER_DURATION).keys() == {("claim", ""), ("claim", "LedgerUnavailable")}
+    assert histograms(metrics, metric_names.LEDGER_DURATION).keys() == {
+        ("claim", ""),
+        ("claim", "LedgerUnavailable"),
+    }
 
 
 # -- the event that is written without its model equals the event of the model --------------------------
@@ -147,14 +131,14 @@ def test_a_success_is_written_as_its_model_would_write_it(
 ) -> None:
     dispatch = dispatched("a.b", job_id=completion.job_id, attempt=attempt).data
     written = EventFactory("ada", SystemEntropy()).succeeded(dispatch, context, completion)
-    event = AttemptSucceeded(
+    event = events.AttemptSucceeded(
         id=written.message_id,
         source="warrener/agent/ada",
         subject=str(completion.job_id),
         time=completion.finished_at,
         traceparent=context.traceparent,
         tracestate=context.tracestate,
-        data=AttemptSucceededData(
+        data=events.AttemptSucceededData(
             job_id=completion.job_id,
             attempt=attempt,
             job_type="a.b",

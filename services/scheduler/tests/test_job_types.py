@@ -9,15 +9,7 @@ import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, named, put, send
 from tests.store_rows import breaker_row, waiting_job
 
-from warrener_contracts.events import (
-    AgentAnnounced,
-    AgentAnnouncedData,
-    Event,
-    ScheduleDeclaration,
-    SchedulePauseRequested,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-)
+from warrener_contracts import events
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_contracts.state_machine import JobState
@@ -107,20 +99,22 @@ async def test_a_look_does_not_bring_back_what_was_forgotten_meanwhile() -> None
 MINUTE = timedelta(minutes=1)
 
 
-def declares(every: timedelta = MINUTE, revision: int = 0, **more: Any) -> ScheduleDeclaration:
+def declares(every: timedelta = MINUTE, revision: int = 0, **more: Any) -> events.ScheduleDeclaration:
     fields: dict[str, Any] = {"name": "tick", "rule": IntervalRule(every=every), "job_type": "flights.load"}
-    return ScheduleDeclaration(schedule=SchedulePutData(**(fields | more)), revision=revision)
+    return events.ScheduleDeclaration(schedule=events.SchedulePutData(**(fields | more)), revision=revision)
 
 
-def announced(stage: Stage, *schedules: ScheduleDeclaration, agent: str = "agent-1") -> AgentAnnounced:
-    data = AgentAnnouncedData(
+def announced(
+    stage: Stage, *schedules: events.ScheduleDeclaration, agent: str = "agent-1"
+) -> events.AgentAnnounced:
+    data = events.AgentAnnouncedData(
         agent_id=agent, queues=("default",), job_types=(declaration(),), schedules=schedules
     )
     now = stage.clock.now()
-    return AgentAnnounced(id=f"{agent}-{now.isoformat()}", source=agent, time=now, data=data)
+    return events.AgentAnnounced(id=f"{agent}-{now.isoformat()}", source=agent, time=now, data=data)
 
 
-async def send_declared(stage: Stage, *schedules: ScheduleDeclaration, agent: str = "agent-1") -> None:
+async def send_declared(stage: Stage, *schedules: events.ScheduleDeclaration, agent: str = "agent-1") -> None:
     await send(stage, announced(stage, *schedules, agent=agent), then=1)
 
 
@@ -132,7 +126,7 @@ async def test_a_declaration_is_taken_up_and_ticks(stage: Stage) -> None:
 
 
 CODE, CHANGED, REVISED = declares(), declares(2 * MINUTE), declares(revision=1)
-HAND, REMOVE = put(rule=IntervalRule(every=9 * MINUTE)), named(ScheduleRemoveRequested)
+HAND, REMOVE = put(rule=IntervalRule(every=9 * MINUTE)), named(events.ScheduleRemoveRequested)
 
 
 @pytest.mark.parametrize(
@@ -149,10 +143,10 @@ HAND, REMOVE = put(rule=IntervalRule(every=9 * MINUTE)), named(ScheduleRemoveReq
     ],
 )
 async def test_code_and_operator_take_turns(
-    stage: Stage, steps: list[ScheduleDeclaration | Event[Any]], minutes: int | None
+    stage: Stage, steps: list[events.ScheduleDeclaration | events.Event[Any]], minutes: int | None
 ) -> None:
     for step in steps:
-        if isinstance(step, ScheduleDeclaration):
+        if isinstance(step, events.ScheduleDeclaration):
             await send_declared(stage, step, agent="new" if step is CHANGED else "old")
         else:
             await send(stage, step)
@@ -163,7 +157,7 @@ async def test_code_and_operator_take_turns(
 
 async def test_an_operators_pause_survives_restarts_and_changes_of_the_code(stage: Stage) -> None:
     await send_declared(stage, declares())
-    await send(stage, named(SchedulePauseRequested))
+    await send(stage, named(events.SchedulePauseRequested))
     await send_declared(stage, declares())
     await send_declared(stage, declares(2 * MINUTE))
     assert (await stage.store.schedules())["tick"].paused

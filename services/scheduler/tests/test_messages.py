@@ -12,16 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.store_rows import tick_row
 
+from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AttemptDispatched,
-    JobRequested,
-    JobRequestedData,
-    SchedulePutData,
-    ScheduleTicked,
-    ScheduleTickedData,
-    TickStatus,
-)
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.schedule_rules import OnceRule, ScheduleChoices
@@ -83,12 +75,12 @@ ROWS = st.builds(
 )
 
 
-def validated(row: JobRow, now: datetime) -> AttemptDispatched:
+def validated(row: JobRow, now: datetime) -> events.AttemptDispatched:
     """The event as the contracts make and validate it."""
     job_id, data = str(row.job_id), row.dispatched_data()
     trace: dict[str, Any] = {name: getattr(row, name) for name in ("traceparent", "tracestate", "baggage")}
     name = f"{job_id}:{row.attempt}"
-    return AttemptDispatched(id=name, source=SOURCE, time=now, subject=job_id, data=data, **trace)
+    return events.AttemptDispatched(id=name, source=SOURCE, time=now, subject=job_id, data=data, **trace)
 
 
 @drawn_slowly
@@ -118,7 +110,7 @@ OVERRIDES = st.builds(
     backoff=st.none() | st.sampled_from([Backoff(), Backoff.listed("1s", "1h")]),
 )
 SCHEDULES = st.builds(
-    SchedulePutData,
+    events.SchedulePutData,
     name=DOTTED,
     rule=st.just(OnceRule(at=NOON)),
     job_type=DOTTED,
@@ -130,7 +122,7 @@ TICKS = st.builds(
     TickRow,
     schedule=DOTTED,
     nominal_at=MOMENTS,
-    status=st.sampled_from(TickStatus),
+    status=st.sampled_from(events.TickStatus),
     due_at=MOMENTS,
     decided_at=MOMENTS,
     reason=st.sampled_from(["", "missed: 2.0 s late", 'because of "\u00fc"\n']),
@@ -138,26 +130,26 @@ TICKS = st.builds(
 )
 
 
-def once(overlap: OverlapPolicy = OverlapPolicy.ALLOW) -> SchedulePutData:
+def once(overlap: OverlapPolicy = OverlapPolicy.ALLOW) -> events.SchedulePutData:
     choices = ScheduleChoices(overlap=overlap)
-    return SchedulePutData(name="n", rule=OnceRule(at=NOON), job_type="t", choices=choices)
+    return events.SchedulePutData(name="n", rule=OnceRule(at=NOON), job_type="t", choices=choices)
 
 
-def fired(spec: SchedulePutData, request: str, job_id: UUID) -> TickRow:
-    return tick_row(spec.name, NOON, TickStatus.FIRED, job_id=job_id, request=request)
+def fired(spec: events.SchedulePutData, request: str, job_id: UUID) -> TickRow:
+    return tick_row(spec.name, NOON, events.TickStatus.FIRED, job_id=job_id, request=request)
 
 
 @drawn_slowly
 @given(spec=SCHEDULES, job_id=st.uuids(), moment=MOMENTS)
 def test_the_request_of_a_tick_is_what_the_contracts_write(
-    spec: SchedulePutData, job_id: UUID, moment: datetime
+    spec: events.SchedulePutData, job_id: UUID, moment: datetime
 ) -> None:
     tick = fired(spec, request_text(spec, job_id, moment), job_id)
-    data = JobRequestedData(
+    data = events.JobRequestedData(
         job_type=spec.job_type, arguments=spec.arguments, queue=spec.queue, policy=spec.policy
     )
     source = f"warrener/schedule/{spec.name}"
-    expected = JobRequested(id=str(job_id), source=source, time=moment, subject=str(job_id), data=data)
+    expected = events.JobRequested(id=str(job_id), source=source, time=moment, subject=str(job_id), data=data)
     assert request_messages(tick, spec) == [build_message(expected)]
     assert request_messages(tick) == [build_message(expected)], "and when it is published again"
 
@@ -202,7 +194,7 @@ def test_the_trace_of_a_tick_begins_with_its_request_and_knows_the_event_behind_
 
 def test_without_a_request_there_is_no_message() -> None:
     spec = once()
-    tick = tick_row("n", NOON, TickStatus.SKIPPED)
+    tick = tick_row("n", NOON, events.TickStatus.SKIPPED)
     assert request_messages(tick, spec) == []
     assert request_messages(tick) == []
 
@@ -210,12 +202,12 @@ def test_without_a_request_there_is_no_message() -> None:
 @settings(deadline=None)
 @given(tick=TICKS)
 def test_the_event_of_a_tick_is_what_the_contracts_write(tick: TickRow) -> None:
-    event = ScheduleTicked(
+    event = events.ScheduleTicked(
         id=f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.status.value}",
         source=SOURCE,
         time=tick.decided_at,
         subject=tick.schedule,
-        data=ScheduleTickedData(
+        data=events.ScheduleTickedData(
             name=tick.schedule,
             nominal_at=tick.nominal_at,
             status=tick.status,
@@ -266,7 +258,7 @@ CHOSEN: dict[str, st.SearchStrategy[Any]] = {
 @drawn_slowly
 @given(st.fixed_dictionaries({}, optional=CHOSEN))
 def test_it_is_that_of_all_fields_as_json_but_the_reply_address(chosen: dict[str, Any]) -> None:
-    data = JobRequestedData(job_type="flights.load", **chosen)
+    data = events.JobRequestedData(job_type="flights.load", **chosen)
     fields = data.model_dump(mode="json")
     del fields["reply_to"]
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
@@ -274,7 +266,7 @@ def test_it_is_that_of_all_fields_as_json_but_the_reply_address(chosen: dict[str
 
 
 def test_it_is_the_one_that_earlier_versions_have_stored() -> None:
-    data = JobRequestedData(job_type="flights.load", arguments={"b": [1, 2.5, None], "a": "Ø\x7f"})
+    data = events.JobRequestedData(job_type="flights.load", arguments={"b": [1, 2.5, None], "a": "Ø\x7f"})
     assert request_digest(data) == "edec7f9dcac76e0030daadd76d319343"
-    terms = JobRequestedData(job_type="flights.load", delay=timedelta(seconds=90), idempotency_key="k")
+    terms = events.JobRequestedData(job_type="flights.load", delay=timedelta(seconds=90), idempotency_key="k")
     assert request_digest(terms) == "19eb93fe16340cdf3d6198d1bbd17efb"

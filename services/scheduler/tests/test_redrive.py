@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from services.scheduler.tests.stage import Stage, event, job_id, request
 from tests.store_rows import changed, died, succeeded
 
-from warrener_contracts.events import (
-    CommandHandled,
-    DeadLetterSelection,
-    ErrorInfo,
-    ErrorKind,
-    JobDropRequested,
-    JobRedriveRequested,
-    RedriveChangeRequested,
-)
+from warrener_contracts import events
 from warrener_contracts.identity import redrive_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
@@ -37,7 +29,7 @@ from warrener_store.jobs.rows import JobRow
 CAUSE, OTHER = "0123456789ab", "ba9876543210"
 ALL = DeadLetterFilter(states=(), limit=10_000, oldest_first=True)
 REDRIVE = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
-BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
+BOOM = events.ErrorInfo(kind=events.ErrorKind.ERROR, type="Boom", message="boom")
 
 
 async def dead_jobs(stage: Stage, count: int, *, cause: str = CAUSE, first: int = 1, **terms: Any) -> None:
@@ -63,14 +55,18 @@ async def end(stage: Stage, ids: Sequence[UUID], cause: str | None) -> None:
 
 
 async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
-    plain: dict[str, Any] = {"selection": DeadLetterSelection(fingerprint=CAUSE), "canary": 3, "rate": 5.0}
-    begun = event(JobRedriveRequested, str(REDRIVE), stage.clock.now(), by="ann", **(plain | terms))
+    plain: dict[str, Any] = {
+        "selection": events.DeadLetterSelection(fingerprint=CAUSE),
+        "canary": 3,
+        "rate": 5.0,
+    }
+    begun = event(events.JobRedriveRequested, str(REDRIVE), stage.clock.now(), by="ann", **(plain | terms))
     await stage.send(build_message(begun), then=then)
 
 
 async def change(stage: Stage, what: Any, redrive: UUID = REDRIVE) -> None:
     fields = {"redrive_id": redrive, "change": what, "by": "bob", "reason": "because", "reply_to": "desk"}
-    command = event(RedriveChangeRequested, str(uuid4()), stage.clock.now(), **fields)
+    command = event(events.RedriveChangeRequested, str(uuid4()), stage.clock.now(), **fields)
     await stage.send(build_message(command), then=3.0)
 
 
@@ -306,8 +302,8 @@ async def test_a_request_that_was_lost_is_published_again_under_its_id(
 async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: Stage) -> None:
     await dead_jobs(stage, 1100)
     await dead_jobs(stage, 1, first=2000, cause=OTHER)
-    which = DeadLetterSelection(fingerprint=CAUSE)
-    drop = event(JobDropRequested, str(REDRIVE), selection=which, by="ann", reason="withdrawn")
+    which = events.DeadLetterSelection(fingerprint=CAUSE)
+    drop = event(events.JobDropRequested, str(REDRIVE), selection=which, by="ann", reason="withdrawn")
     await stage.send(build_message(drop))
     assert await outcome(stage) == (RedriveState.DONE, {"dropped": 1100})
     dropped = await dead_letters(stage, DeadLetterState.DROPPED)
@@ -319,15 +315,15 @@ async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: St
 async def test_a_redrive_or_drop_without_an_unresolved_dead_letter_is_refused(stage: Stage) -> None:
     await stage.send_requests(request(1))
     for selection in (
-        DeadLetterSelection(job_ids=(job_id(1),)),
-        DeadLetterSelection(job_ids=(uuid4(),)),
-        DeadLetterSelection(fingerprint=OTHER),
+        events.DeadLetterSelection(job_ids=(job_id(1),)),
+        events.DeadLetterSelection(job_ids=(uuid4(),)),
+        events.DeadLetterSelection(fingerprint=OTHER),
     ):
         await redrive(stage, selection=selection, reply_to="desk")
-    which = DeadLetterSelection(job_type="flights.load")
-    drop = event(JobDropRequested, "drop", selection=which, by="bob", reason="old", reply_to="desk")
+    which = events.DeadLetterSelection(job_type="flights.load")
+    drop = event(events.JobDropRequested, "drop", selection=which, by="bob", reason="old", reply_to="desk")
     await stage.send(build_message(drop))
-    answers = [one.data for one in stage.answers("desk") if isinstance(one, CommandHandled)]
+    answers = [one.data for one in stage.answers("desk") if isinstance(one, events.CommandHandled)]
     assert [(answer.accepted, answer.detail.partition(":")[0]) for answer in answers] == [
         (False, "expected a dead job, got one that is queued"),
         (False, "expected a dead job, got one that is unknown"),
@@ -341,7 +337,7 @@ async def test_a_repeat_of_a_redrive_that_has_claimed_all_is_no_refusal(stage: S
     await dead_jobs(stage, 1)
     for _ in range(2):
         await redrive(stage, reply_to="desk")
-    answers = [one.data for one in stage.answers("desk") if isinstance(one, CommandHandled)]
+    answers = [one.data for one in stage.answers("desk") if isinstance(one, events.CommandHandled)]
     assert [answer.accepted for answer in answers] == [True, True]
     assert (await the_redrive(stage)).counts == {"redriven": 1}
     assert len(await heirs(stage)) == 1

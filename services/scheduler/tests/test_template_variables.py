@@ -11,14 +11,7 @@ from services.scheduler.tests.stage import Stage, at, named, send, tick_rows
 
 from warrener_calendar.template_variables import TICK_NAMES, Tick, check_arguments, tick_variables
 from warrener_calendar.ticks import previous_nominal
-from warrener_contracts.events import (
-    JobRejected,
-    SchedulePut,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleTriggerRequested,
-    TickStatus,
-)
+from warrener_contracts import events
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.templates import render
@@ -73,13 +66,13 @@ def test_2_a_name_that_this_release_does_not_know_stays_as_it_is() -> None:
     ],
 )
 def test_2_the_tick_before_a_tick_is_found_by_the_rule(rule: Rule, seconds: int, before: int | None) -> None:
-    spec = SchedulePutData(name="one", rule=rule, job_type="flights.load")
+    spec = events.SchedulePutData(name="one", rule=rule, job_type="flights.load")
     assert previous_nominal(spec, at(0), at(seconds)) == (None if before is None else at(before))
 
 
-def templated(**arguments: Any) -> SchedulePut:
+def templated(**arguments: Any) -> events.SchedulePut:
     every, choices = arguments.pop("every", 1), ScheduleChoices.model_validate(arguments.pop("choices", {}))
-    data = SchedulePutData(
+    data = events.SchedulePutData(
         name="tick",
         rule=IntervalRule(every=timedelta(seconds=every)),
         timezone="Europe/Berlin",
@@ -88,7 +81,7 @@ def templated(**arguments: Any) -> SchedulePut:
         choices=choices,
         reply_to="desk",
     )
-    return SchedulePut(id="put", source="test", data=data)
+    return events.SchedulePut(id="put", source="test", data=data)
 
 
 async def paths(stage: Stage) -> list[Any]:
@@ -109,7 +102,7 @@ async def test_2_the_job_of_each_tick_has_its_own_arguments_and_a_number_stays_a
 
 async def test_2_an_unknown_name_is_refused_with_what_is_known(stage: Stage) -> None:
     await send(stage, templated(path="{{ tick.nominl_at }}"), then=1)
-    assert "expected one of tick.schedule, tick.run" in stage.answer("desk", JobRejected).data.detail
+    assert "expected one of tick.schedule, tick.run" in stage.answer("desk", events.JobRejected).data.detail
     assert await stage.store.schedules() == {}
 
 
@@ -130,7 +123,7 @@ async def test_2_the_success_before_is_the_newest_tick_whose_job_succeeded(stage
     assert await paths(stage) == ["since ", "since "], "no job has succeeded yet"
     await end_first(stage, JobState.SUCCEEDED)
     await stage.clock.advance(10)
-    await send(stage, named(ScheduleTriggerRequested, event_id="now"), then=1)
+    await send(stage, named(events.ScheduleTriggerRequested, event_id="now"), then=1)
     assert (await paths(stage))[2:] == ["since 00:00:10", "since 00:00:10"]
 
 
@@ -144,10 +137,10 @@ async def test_2_a_tick_that_waited_has_the_names_of_its_own_time(stage: Stage) 
 
 async def test_5_a_removed_schedule_leaves_no_tick_that_waits(stage: Stage) -> None:
     await send(stage, templated(path="a.csv", every=10, choices={"overlap": "queue_all"}), then=40)
-    assert [tick.status for tick in await tick_rows(stage)][1:] == [TickStatus.WAITING] * 3
-    await send(stage, named(ScheduleRemoveRequested), then=30)
+    assert [tick.status for tick in await tick_rows(stage)][1:] == [events.TickStatus.WAITING] * 3
+    await send(stage, named(events.ScheduleRemoveRequested), then=30)
     left = (await tick_rows(stage))[1:]
-    assert [tick.status for tick in left] == [TickStatus.SKIPPED] * 3
+    assert [tick.status for tick in left] == [events.TickStatus.SKIPPED] * 3
     assert {tick.reason for tick in left} == {"the schedule was removed while the tick waited"}
 
 

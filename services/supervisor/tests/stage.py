@@ -9,27 +9,7 @@ from uuid import UUID
 from tests import store_rows
 from tests.captured_service import CapturedService
 
-from warrener_contracts import topology
-from warrener_contracts.events import (
-    AgentHeartbeat,
-    AgentHeartbeatData,
-    AttemptCancelled,
-    AttemptDispatched,
-    AttemptFailed,
-    AttemptLost,
-    AttemptProgressed,
-    AttemptReleased,
-    AttemptStarted,
-    AttemptStartTimedOut,
-    AttemptSucceeded,
-    AttemptTimedOut,
-    ErrorInfo,
-    ErrorKind,
-    Event,
-    HeartbeatAttempt,
-    JobCancelRequested,
-    JobDeadlinePassed,
-)
+from warrener_contracts import events, topology
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_contracts.topology import Binding, Queue
@@ -43,13 +23,13 @@ from warrener_supervisor.decisions.judge import judge
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble
 
-E = TypeVar("E", bound=Event[Any])
+E = TypeVar("E", bound=events.Event[Any])
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = UUID("01890000-0000-7000-8000-000000000001")
 STARTED = NOW - timedelta(seconds=30)
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FRESH = NOW + timedelta(seconds=30)
-BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
+BOOM = events.ErrorInfo(kind=events.ErrorKind.ERROR, type="Boom", message="boom")
 AT = JudgeContext(NOW, Timings())  # its chance is the middle of the jitter
 
 
@@ -63,68 +43,72 @@ def _report(kind: type[E], attempt: int, agent: str = "agent-1", job_id: UUID = 
     return event(kind, f"{kind.__name__}-{attempt}", **of, **fields)
 
 
-def started(attempt: int = 1, agent: str = "agent-1", at: datetime = STARTED) -> AttemptStarted:
-    return _report(AttemptStarted, attempt, agent, started_at=at)
+def started(attempt: int = 1, agent: str = "agent-1", at: datetime = STARTED) -> events.AttemptStarted:
+    return _report(events.AttemptStarted, attempt, agent, started_at=at)
 
 
-def progressed(attempt: int = 1) -> AttemptProgressed:
-    return _report(AttemptProgressed, attempt, fraction=0.5, note="half")
+def progressed(attempt: int = 1) -> events.AttemptProgressed:
+    return _report(events.AttemptProgressed, attempt, fraction=0.5, note="half")
 
 
-def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> AttemptSucceeded:
+def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> events.AttemptSucceeded:
     fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "recorded_attempt": attempt}
     fields["result"] = result
-    return _report(AttemptSucceeded, attempt, job_id=job_id, **fields)
+    return _report(events.AttemptSucceeded, attempt, job_id=job_id, **fields)
 
 
 def failed(
-    attempt: int = 1, error: ErrorInfo = BOOM, agent: str = "agent-1", at: datetime = STARTED, **more: Any
-) -> AttemptFailed:
+    attempt: int = 1,
+    error: events.ErrorInfo = BOOM,
+    agent: str = "agent-1",
+    at: datetime = STARTED,
+    **more: Any,
+) -> events.AttemptFailed:
     fields: dict[str, Any] = {"started_at": at, "finished_at": NOW, "error": error, **more}
-    return _report(AttemptFailed, attempt, agent, **fields)
+    return _report(events.AttemptFailed, attempt, agent, **fields)
 
 
-def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
-    snooze_error = ErrorInfo(
-        kind=ErrorKind.ERROR, type="warrener_agent.failures.Snooze", message="not there yet"
+def snoozed(attempt: int = 1, seconds: float = 90) -> events.AttemptFailed:
+    snooze_error = events.ErrorInfo(
+        kind=events.ErrorKind.ERROR, type="warrener_agent.failures.Snooze", message="not there yet"
     )
     return failed(attempt, snooze_error, retry_after_seconds=seconds, snoozed=True)
 
 
-def stopped(attempt: int = 1, **more: Any) -> AttemptCancelled:
+def stopped(attempt: int = 1, **more: Any) -> events.AttemptCancelled:
     fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "reason": "asked", **more}
-    return _report(AttemptCancelled, attempt, **fields)
+    return _report(events.AttemptCancelled, attempt, **fields)
 
 
-def withdrawn(attempt: int = 1) -> AttemptCancelled:
+def withdrawn(attempt: int = 1) -> events.AttemptCancelled:
     return stopped(attempt, reason="sold out", by_handler=True)
 
 
-def released(attempt: int = 1) -> AttemptReleased:
-    return _report(AttemptReleased, attempt, reason="drain")
+def released(attempt: int = 1) -> events.AttemptReleased:
+    return _report(events.AttemptReleased, attempt, reason="drain")
 
 
-def timed_out(attempt: int = 1) -> AttemptTimedOut:
-    return _report(AttemptTimedOut, attempt, timeout_seconds=60)
+def timed_out(attempt: int = 1) -> events.AttemptTimedOut:
+    return _report(events.AttemptTimedOut, attempt, timeout_seconds=60)
 
 
-def lost(attempt: int = 1) -> AttemptLost:
-    return _report(AttemptLost, attempt, last_seen_at=STARTED)
+def lost(attempt: int = 1) -> events.AttemptLost:
+    return _report(events.AttemptLost, attempt, last_seen_at=STARTED)
 
 
-def overdue(attempt: int = 1) -> AttemptStartTimedOut:
-    return _report(AttemptStartTimedOut, attempt)
+def overdue(attempt: int = 1) -> events.AttemptStartTimedOut:
+    return _report(events.AttemptStartTimedOut, attempt)
 
 
-def cancel(reply_to: str | None = None, job_id: UUID = JOB) -> JobCancelRequested:
-    return event(JobCancelRequested, "cancel-1", job_id=job_id, reply_to=reply_to)
+def cancel(reply_to: str | None = None, job_id: UUID = JOB) -> events.JobCancelRequested:
+    return event(events.JobCancelRequested, "cancel-1", job_id=job_id, reply_to=reply_to)
 
 
-def deadline() -> JobDeadlinePassed:
-    return event(JobDeadlinePassed, "deadline-1", job_id=JOB, deadline=NOW)
+def deadline() -> events.JobDeadlinePassed:
+    return event(events.JobDeadlinePassed, "deadline-1", job_id=JOB, deadline=NOW)
 
 
-OF_SIGNAL: Mapping[Signal, Callable[[int], Event[Any]]] = {
+OF_SIGNAL: Mapping[Signal, Callable[[int], events.Event[Any]]] = {
     Signal.ALIVE: started,
     Signal.SUCCEEDED: succeeded,
     Signal.FAILED: failed,
@@ -168,7 +152,7 @@ def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
     return store_rows.waiting_job(**(fields | changes))
 
 
-def judged(row: JobRow, event: Event[Any], context: JudgeContext = AT) -> JobTransition:
+def judged(row: JobRow, event: events.Event[Any], context: JudgeContext = AT) -> JobTransition:
     decision = judge(row, event, context)
     assert isinstance(decision, JobTransition), decision
     return decision
@@ -185,12 +169,12 @@ def dead_letter_of(decision: JobTransition) -> DeadLetter:
     return decision.dead_letter
 
 
-def error_of(decision: JobTransition) -> ErrorInfo:
+def error_of(decision: JobTransition) -> events.ErrorInfo:
     assert decision.row.error is not None
     return decision.row.error
 
 
-def ignored(row: JobRow, event: Event[Any], context: JudgeContext = AT) -> NoChange:
+def ignored(row: JobRow, event: events.Event[Any], context: JudgeContext = AT) -> NoChange:
     """What is decided about an event that changes nothing."""
     decision = judge(row, event, context)
     assert isinstance(decision, NoChange), decision
@@ -207,18 +191,18 @@ def running_row(**changes: Any) -> JobRow:
     return make(JobState.RUNNING, lease_until=FRESH, wake_at=FRESH, watchers=("me",), **changes)
 
 
-def heartbeat(*running: tuple[Any, int], agent: str = "agent-1", number: int = 1) -> AgentHeartbeat:
+def heartbeat(*running: tuple[Any, int], agent: str = "agent-1", number: int = 1) -> events.AgentHeartbeat:
     """A heartbeat of an agent that runs these attempts."""
-    data = AgentHeartbeatData(
+    data = events.AgentHeartbeatData(
         agent_id=agent,
         host="here",
         pid=1,
         queues=("default",),
         slots=4,
-        running=tuple(HeartbeatAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
+        running=tuple(events.HeartbeatAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
         started_at=NOW,
     )
-    return AgentHeartbeat(id=f"beat-{agent}-{number}", source=agent, data=data)
+    return events.AgentHeartbeat(id=f"beat-{agent}-{number}", source=agent, data=data)
 
 
 _RECORDING_QUEUES = (
@@ -266,7 +250,7 @@ class SupervisorHarness(CapturedService):
         """The routing keys of what was published there."""
         return [delivery.routing_key for delivery in self.received.get(exchange, [])]
 
-    def dispatched(self) -> list[AttemptDispatched]:
+    def dispatched(self) -> list[events.AttemptDispatched]:
         """What reached the agents' queue, straight or by a delay queue."""
         published = self.published(topology.DISPATCH, topology.RETURN)
-        return [event for event in published if isinstance(event, AttemptDispatched)]
+        return [event for event in published if isinstance(event, events.AttemptDispatched)]

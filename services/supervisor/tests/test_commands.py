@@ -19,17 +19,8 @@ from services.supervisor.tests.stage import (
 )
 from tests.store_rows import job_type_row
 
-from warrener_contracts import topology
+from warrener_contracts import events, topology
 from warrener_contracts.circuit_breaker import BreakerState
-from warrener_contracts.events import (
-    AttemptCancel,
-    BreakerSetRequested,
-    CommandHandled,
-    IncidentCloseRequested,
-    JobCancelRequested,
-    JobFinished,
-    ParkedDropRequested,
-)
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
 from warrener_store import StoreUnavailable
@@ -37,7 +28,7 @@ from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 
 QUEUE = topology.SUPERVISOR_COMMANDS.name
-DROP = event(ParkedDropRequested, ids=("0" * 32,), by="ann")
+DROP = event(events.ParkedDropRequested, ids=("0" * 32,), by="ann")
 
 
 async def parked(harness: SupervisorHarness) -> list[tuple[str, str]]:
@@ -100,7 +91,7 @@ async def test_what_is_no_command_is_parked_alone(harness: SupervisorHarness) ->
 
 
 def replies(harness: SupervisorHarness) -> list[tuple[str, bool, str]]:
-    handled = [event.data for event in harness.all_of(CommandHandled)]
+    handled = [event.data for event in harness.all_of(events.CommandHandled)]
     return [(data.command_id, data.accepted, data.detail) for data in handled]
 
 
@@ -128,11 +119,13 @@ async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_t
     harness: SupervisorHarness,
 ) -> None:
     await harness.store.put_job_types([job_type_row("mail.send")])
-    close = event(IncidentCloseRequested, fingerprint="no-such", by="ann", reply_to="desk")
+    close = event(events.IncidentCloseRequested, fingerprint="no-such", by="ann", reply_to="desk")
     await harness.publish(close, then=1)
     names = ("job:mail.send", "job:mail.sent", "queue:defualt", "queue:default")
     for number, name in enumerate(names, 2):
-        request = event(BreakerSetRequested, str(number), name=name, state=BreakerState.OPEN, reply_to="desk")
+        request = event(
+            events.BreakerSetRequested, str(number), name=name, state=BreakerState.OPEN, reply_to="desk"
+        )
         await harness.publish(request, then=1)
     [(_, accepted, detail), handled, refused, no_queue, paused] = replies(harness)
     sentence = "expected the name of a breaker, got 'queue:defualt'; there are queue:default"
@@ -163,7 +156,7 @@ def job(number: int, parent: UUID | None = JOB, state: JobState = JobState.QUEUE
 
 def cancel_all(job_id: UUID = JOB, *, tree: bool = True, **more: Any) -> Message:
     fields = {"job_id": job_id, "reason": "wrong file", "tree": tree, **more}
-    return cancel_behind_reports(event(JobCancelRequested, f"cancel {job_id}", **fields))
+    return cancel_behind_reports(event(events.JobCancelRequested, f"cancel {job_id}", **fields))
 
 
 async def state(empty: SupervisorHarness, number: int) -> tuple[JobState, str | None]:
@@ -188,7 +181,7 @@ async def test_a_tree_is_cancelled_whatever_each_of_it_does(empty: SupervisorHar
     assert await state(empty, 7) == (JobState.QUEUED, None)
     members = [JOB, *(UUID(int=number) for number in range(2, 7))]
     assert (await empty.store.cancelled_among(members)).keys() == set(members), "none of them grows on"
-    assert UUID(int=2) in {event.data.job_id for event in empty.all_of(AttemptCancel)}
+    assert UUID(int=2) in {event.data.job_id for event in empty.all_of(events.AttemptCancel)}
 
 
 async def test_the_same_again_publishes_the_same_and_changes_nothing(empty: SupervisorHarness) -> None:
@@ -209,7 +202,7 @@ async def test_parents_that_go_round_in_a_circle_are_walked_once(empty: Supervis
 async def test_the_reason_arrives_with_the_end(empty: SupervisorHarness) -> None:
     await empty.store.insert_jobs([make()])
     await empty.publish(cancel_all(tree=False, reply_to="me"), then=1)
-    ends = {(end.data.state, end.data.reason) for end in empty.all_of(JobFinished)}
+    ends = {(end.data.state, end.data.reason) for end in empty.all_of(events.JobFinished)}
     assert ends == {(JobState.CANCELLED, "wrong file")}
     assert "reply.me" in empty.addresses(topology.EVENTS)
 
@@ -221,7 +214,7 @@ async def test_an_agent_that_takes_over_what_is_to_be_cancelled_is_stopped_at_on
     row = make(JobState.RUNNING, lease_until=future, wake_at=future, cancel_reason="wrong file")
     await empty.store.insert_jobs([row])
     await empty.publish(started(agent="agent-2", at=NOW), then=1)
-    assert [event.data.attempt for event in empty.all_of(AttemptCancel)] == [None]
+    assert [event.data.attempt for event in empty.all_of(events.AttemptCancel)] == [None]
 
 
 async def test_what_was_lost_and_cancelled_is_marked_by_the_agents_that_live(

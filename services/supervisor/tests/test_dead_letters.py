@@ -8,27 +8,9 @@ import pytest
 from services.supervisor.tests.stage import FRESH, JOB, NOW, SupervisorHarness, event, make, opened
 from tests.store_rows import parked_message
 
-from warrener_contracts import topology
-from warrener_contracts.events import (
-    AttemptDispatched,
-    AttemptLost,
-    ParkedRequeueRequested,
-    ScheduleResumeRequested,
-)
+from warrener_contracts import events, topology
 from warrener_contracts.messages import Message, build_message, build_parked_message
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import (
-    DELAY,
-    DELAY_LEVELS,
-    REQUESTS_QUEUE,
-    RETURN,
-    STATUS,
-    STATUS_QUEUE,
-    TOPOLOGY,
-    TRIGGERS_QUEUE,
-    UNROUTABLE_QUEUE,
-    dispatch_queue,
-)
 from warrener_runtime.bus import Delivery, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.virtual_clock import VirtualClock
@@ -50,7 +32,7 @@ from warrener_supervisor.requeue import ParkedMessageRequeuer
 QUEUE = topology.dispatch_queue("default")
 LIMIT = 20
 NEWS = Message(
-    exchange=STATUS,
+    exchange=topology.STATUS,
     routing_key="attempt.succeeded.flights.load",
     body=b"{}",
     content_type="application/cloudevents+json",
@@ -71,7 +53,7 @@ async def open_with(harness: SupervisorHarness, row: JobRow) -> None:
     await harness.open(row)
     await harness.bus.declare(topology.Topology((), (QUEUE,)))
     data = row.dispatched_data()
-    await harness.publish(AttemptDispatched(id=f"{JOB}:1", source="test", data=data))
+    await harness.publish(events.AttemptDispatched(id=f"{JOB}:1", source="test", data=data))
 
 
 async def give_up(harness: SupervisorHarness) -> None:
@@ -112,7 +94,7 @@ async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
     row = make(JobState.QUEUED, wake_at=FRESH)
     async with opened(row) as harness:
         await harness.bus.declare(topology.Topology((), (topology.dispatch_queue("default"),)))
-        await harness.publish(AttemptDispatched(id="d", source="test", data=row.dispatched_data()))
+        await harness.publish(events.AttemptDispatched(id="d", source="test", data=row.dispatched_data()))
         subscription = await harness.bus.subscribe("warrener.queue.default", prefetch=1)
         async for batch in subscription:
             await subscription.reject(batch, requeue=False)
@@ -121,7 +103,7 @@ async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
         assert not await harness.store.parked(), (
             "its job goes on, so nobody has anything to do about the message"
         )
-        assert harness.all_of(AttemptLost)
+        assert harness.all_of(events.AttemptLost)
         assert (await harness.row()).attempt == 2
 
 
@@ -166,7 +148,7 @@ async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_
     ],
 )
 def test_2_a_death_that_its_sender_has_written_changes_nothing(death: dict[str, object]) -> None:
-    command = build_message(event(ScheduleResumeRequested, name="nightly"))
+    command = build_message(event(events.ScheduleResumeRequested, name="nightly"))
     given_up = "9" * 5000
     delivery = Delivery(
         command.body,
@@ -211,7 +193,7 @@ async def misrouting() -> AsyncIterator[Misrouting]:
     broker = MemoryBroker(clock)
     bus = MemoryBus(broker)
     await bus.start()
-    await bus.declare(TOPOLOGY)
+    await bus.declare(topology.TOPOLOGY)
     yield Misrouting(clock, broker, bus)
     await bus.close()
     broker.stop()
@@ -221,11 +203,11 @@ async def test_3_news_that_found_no_queue_is_published_again_as_it_was_and_not_p
     misrouting: Misrouting,
 ) -> None:
     bus, store = misrouting.bus, MemoryStore()
-    misrouting.broker.delete_queue(STATUS_QUEUE.name)
+    misrouting.broker.delete_queue(topology.STATUS_QUEUE.name)
     await bus.publish([NEWS])
-    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
+    stray = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=10)
     await misrouting.consumer(store).handle(stray, await next_batch(stray))
-    [again] = await next_batch(await bus.subscribe(STATUS_QUEUE.name, prefetch=10))
+    [again] = await next_batch(await bus.subscribe(topology.STATUS_QUEUE.name, prefetch=10))
     assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
     assert again.headers["traceparent"] == "00-1"
     assert not await store.parked()
@@ -245,27 +227,29 @@ async def test_3_news_is_published_again_once_however_often_the_store_does_not_a
     misrouting: Misrouting,
 ) -> None:
     bus, store = misrouting.bus, UnavailableStore()
-    misrouting.broker.delete_queue(STATUS_QUEUE.name)
-    await bus.publish([NEWS, NEWS._replace(exchange=RETURN, routing_key="1s.nobody", message_id="stray")])
-    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
+    misrouting.broker.delete_queue(topology.STATUS_QUEUE.name)
+    await bus.publish(
+        [NEWS, NEWS._replace(exchange=topology.RETURN, routing_key="1s.nobody", message_id="stray")]
+    )
+    stray = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=10)
     batch, bury = await next_batch(stray), misrouting.consumer(store)
     for _ in range(3):  # as a Consumer does: the same batch, until it is handled
         with pytest.raises(StoreUnavailable):
             await bury.handle(stray, batch)
     store.away = False
     await bury.handle(stray, batch)
-    again = await next_batch(await bus.subscribe(STATUS_QUEUE.name, prefetch=10))
+    again = await next_batch(await bus.subscribe(topology.STATUS_QUEUE.name, prefetch=10))
     assert [one.message_id for one in again] == ["done"]
     assert len(await store.parked()) == 1
     assert stray.nothing_unacked
 
 
 def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
-    gone = Delivery(b"{}", NEWS.routing_key, STATUS, redelivered=False, tag=1, epoch=1)
-    assert find_missing_queue(gone) is STATUS_QUEUE
+    gone = Delivery(b"{}", NEWS.routing_key, topology.STATUS, redelivered=False, tag=1, epoch=1)
+    assert find_missing_queue(gone) is topology.STATUS_QUEUE
     assert find_missing_queue(gone._replace(headers={"x-death": [{"queue": "warrener.status"}]})) is None
     assert find_missing_queue(gone._replace(exchange="warrener.return")) is None
-    assert find_missing_queue(gone._replace(exchange=DELAY, routing_key="2s.default.x")) is None, (
+    assert find_missing_queue(gone._replace(exchange=topology.DELAY, routing_key="2s.default.x")) is None, (
         "no such level"
     )
 
@@ -274,20 +258,20 @@ async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it
     misrouting: Misrouting,
 ) -> None:
     bus, broker, store = misrouting.bus, misrouting.broker, MemoryStore()
-    await bus.declare(TOPOLOGY.with_queues([dispatch_queue("default")]))
-    broker.delete_queue(DELAY_LEVELS[1].queue)
+    await bus.declare(topology.TOPOLOGY.with_queues([topology.dispatch_queue("default")]))
+    broker.delete_queue(topology.DELAY_LEVELS[1].queue)
     delayed = [
-        NEWS._replace(exchange=DELAY, routing_key="5s.default.x", message_id=f"delayed-{number}")
+        NEWS._replace(exchange=topology.DELAY, routing_key="5s.default.x", message_id=f"delayed-{number}")
         for number in range(80)
     ]
     await bus.publish(delayed)
-    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=100)
+    stray = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=100)
     await misrouting.consumer(store).handle(stray, await next_batch(stray))
     assert not await store.parked()
     assert stray.nothing_unacked
-    assert broker.ready(DELAY_LEVELS[1].queue) == 80
+    assert broker.ready(topology.DELAY_LEVELS[1].queue) == 80
     await misrouting.clock.advance(5)
-    assert broker.ready(dispatch_queue("default").name) == 80
+    assert broker.ready(topology.dispatch_queue("default").name) == 80
 
 
 class Forgetful(MemoryStore):
@@ -310,12 +294,12 @@ async def broker() -> MemoryBroker:
 async def bus(broker: MemoryBroker) -> AsyncIterator[MemoryBus]:
     one = MemoryBus(broker)
     await one.start()
-    await one.declare(TOPOLOGY)
+    await one.declare(topology.TOPOLOGY)
     yield one
     await one.close()
 
 
-def message(name: str, queue: str = REQUESTS_QUEUE.name, detail: str = "why") -> ParkedMessage:
+def message(name: str, queue: str = topology.REQUESTS_QUEUE.name, detail: str = "why") -> ParkedMessage:
     return parked_message(
         name,
         queue=queue,
@@ -327,11 +311,11 @@ def message(name: str, queue: str = REQUESTS_QUEUE.name, detail: str = "why") ->
     )
 
 
-def requeue(*ids: str) -> ParkedRequeueRequested:
-    return event(ParkedRequeueRequested, ids=ids, by="ann")
+def requeue(*ids: str) -> events.ParkedRequeueRequested:
+    return event(events.ParkedRequeueRequested, ids=ids, by="ann")
 
 
-def waiting(broker: MemoryBroker, queue: str = REQUESTS_QUEUE.name) -> list[str]:
+def waiting(broker: MemoryBroker, queue: str = topology.REQUESTS_QUEUE.name) -> list[str]:
     return [one.body.decode() for one in broker.peek(queue)]
 
 
@@ -369,7 +353,7 @@ async def test_a_message_that_died_in_a_queue_goes_straight_there_and_shows_how_
 ) -> None:
     store = MemoryStore()
     death = {
-        "queue": TRIGGERS_QUEUE.name,
+        "queue": topology.TRIGGERS_QUEUE.name,
         "reason": "rejected",
         "exchange": "orders",
         "routing-keys": ["order.new"],
@@ -388,7 +372,7 @@ async def test_a_message_that_died_in_a_queue_goes_straight_there_and_shows_how_
     assert (parked.exchange, parked.routing_key, parked.message_id) == ("orders", "order.new", "order 7")
     await store.park([parked])
     await ParkedMessageRequeuer(bus, store).carry_out([requeue(parked.parked_id)])
-    [sent] = broker.peek(TRIGGERS_QUEUE.name)
+    [sent] = broker.peek(topology.TRIGGERS_QUEUE.name)
     assert sent.message_id == "order 7"
     assert sent.headers == {
         "traceparent": "00-1",

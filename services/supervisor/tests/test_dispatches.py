@@ -6,19 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.supervisor.tests.stage import (
-    FRESH,
-    JOB,
-    NOW,
-    TRACEPARENT,
-    failed,
-    heartbeat,
-    lost,
-    make,
-    opened,
-    released,
-    running_row,
-)
+from services.supervisor.tests import stage
 
 from warrener_contracts import topology
 from warrener_contracts.policy import JobPolicy
@@ -36,7 +24,7 @@ from warrener_supervisor.decisions.missing_dispatches import (
 )
 from warrener_supervisor.notifications import dispatch_message
 
-LATER = NOW + timedelta(seconds=5)
+LATER = stage.NOW + timedelta(seconds=5)
 
 
 def job(number: int) -> UUID:
@@ -52,10 +40,16 @@ def snapshot(
     every: int | None = None,
     late: bool = False,
 ) -> QueueSnapshot:
-    oldest = {job(n): NOW - timedelta(minutes=1) + timedelta(milliseconds=n) for n in waiting}
+    oldest = {job(n): stage.NOW - timedelta(minutes=1) + timedelta(milliseconds=n) for n in waiting}
     settled = len(waiting)
     return QueueSnapshot(
-        NOW, settled, settled if every is None else every, ready, DelayedMessages(delayed), slots, oldest
+        stage.NOW,
+        settled,
+        settled if every is None else every,
+        ready,
+        DelayedMessages(delayed),
+        slots,
+        oldest,
     )
 
 
@@ -121,50 +115,50 @@ def test_jobs_that_share_messages_need_fewer(dispatch_batch: int, jobs: int, mes
 
 def test_so_many_jobs_are_chosen_as_fill_the_messages() -> None:
     many = JobPolicy(dispatch_batch=4)
-    rows = [make(JobState.QUEUED, policy=many, attempt=1) for _ in range(10)]
+    rows = [stage.make(JobState.QUEUED, policy=many, attempt=1) for _ in range(10)]
     assert len(jobs_to_fill(2, rows)) == 8
-    assert len(jobs_to_fill(2, [make(JobState.QUEUED, policy=many, attempt=2) for _ in range(10)])) == 2
+    assert len(jobs_to_fill(2, [stage.make(JobState.QUEUED, policy=many, attempt=2) for _ in range(10)])) == 2
     assert len(jobs_to_fill(100, rows)) == 10
 
 
 async def test_7_an_agent_that_is_busy_in_another_queue_hides_no_dispatch_that_was_lost() -> None:
     """Slots are per queue; the cancelled retry that waits in a delay queue is of another one."""
-    row = make(JobState.QUEUED)
-    stale = dispatch_message(row, NOW)._replace(
+    row = stage.make(JobState.QUEUED)
+    stale = dispatch_message(row, stage.NOW)._replace(
         exchange=DELAY, routing_key="15m.other.slow", message_id="stale", mandatory=False
     )
-    beat = heartbeat(*((uuid4(), 1) for _ in range(4)))
+    beat = stage.heartbeat(*((uuid4(), 1) for _ in range(4)))
     data = beat.data.model_copy(
         update={"queues": ("default", "other"), "free_slots": {"default": 4, "other": 0}}
     )
-    async with opened(row) as harness:
+    async with stage.opened(row) as harness:
         await harness.bus.declare(Topology((), (dispatch_queue("default"),)))
         await harness.publish(stale)
         for number in range(60):
             await harness.publish(beat.model_copy(update={"id": str(number), "data": data}), then=4)
-        assert [event.data.job_id for event in harness.dispatched()] == [JOB]
+        assert [event.data.job_id for event in harness.dispatched()] == [stage.JOB]
 
 
 async def test_1_what_was_not_published_is_dispatched_under_its_number() -> None:
-    async with opened(make(JobState.QUEUED, dispatched_at=None, wake_at=FRESH)) as harness:
+    async with stage.opened(stage.make(JobState.QUEUED, dispatched_at=None, wake_at=stage.FRESH)) as harness:
         await harness.clock.advance(2)
         assert [dispatch.data.attempt for dispatch in harness.dispatched()] == [1]
         row = await harness.row()
         assert (row.failures, row.dispatched_at is None) == (0, False)
 
 
-@pytest.mark.parametrize("event", [released(), lost(), failed(retry_after_seconds=0)])
+@pytest.mark.parametrize("event", [stage.released(), stage.lost(), stage.failed(retry_after_seconds=0)])
 async def test_a_retry_at_once_that_its_full_queue_refuses_waits_for_the_queue_and_no_breaker(
     event: Any,
 ) -> None:
-    async with opened(running_row(traceparent=TRACEPARENT)) as harness:
+    async with stage.opened(stage.running_row(traceparent=stage.TRACEPARENT)) as harness:
         queue = topology.dispatch_queue("default")
         await harness.bus.declare(
             Topology((), (replace(queue, arguments={**queue.arguments, "x-max-length": 0}),))
         )
         await harness.publish(event, then=2)
         row = await harness.row()
-        timeline = job_timeline(row, await harness.store.attempts_of([JOB]), harness.clock.now())
+        timeline = job_timeline(row, await harness.store.attempts_of([stage.JOB]), harness.clock.now())
         assert (timeline[-1].cause.value, timeline[-1].end) == ("limit", None)
         assert (row.state, row.attempt, row.due_at, row.dispatched_at) == (JobState.QUEUED, 2, None, None)
         await harness.clock.advance(60)
@@ -175,4 +169,4 @@ async def test_a_retry_at_once_that_its_full_queue_refuses_waits_for_the_queue_a
         }
         assert "limit" in causes
         assert "breaker" not in causes
-        assert (await harness.row()).updated_at > NOW + timedelta(seconds=2), "it was tried again"
+        assert (await harness.row()).updated_at > stage.NOW + timedelta(seconds=2), "it was tried again"

@@ -5,18 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from services.supervisor.tests.stage import (
-    FRESH,
-    JOB,
-    NOW,
-    TRACEPARENT,
-    SupervisorHarness,
-    cancel,
-    heartbeat,
-    make,
-    opened,
-    started,
-)
+from services.supervisor.tests import stage
 
 from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AttemptCancelData, AttemptsCheckedData
@@ -36,55 +25,55 @@ from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatCoverage
 from warrener_supervisor.settings import SupervisorSettings
 
 OTHER = UUID("01890000-0000-7000-8000-000000000002")
-FIRST, SECOND = HeartbeatLine(JOB, 1), HeartbeatLine(OTHER, 1)
+FIRST, SECOND = HeartbeatLine(stage.JOB, 1), HeartbeatLine(OTHER, 1)
 
 
 def beat(*lines: HeartbeatLine, process: int = 1) -> AgentHeartbeat:
-    event = heartbeat(*lines, agent="a1")
-    this = {"pid": process, "started_at": NOW + timedelta(seconds=process)}
+    event = stage.heartbeat(*lines, agent="a1")
+    this = {"pid": process, "started_at": stage.NOW + timedelta(seconds=process)}
     return event.model_copy(update={"data": event.data.model_copy(update=this)})
 
 
 def tracker_of(*listed: HeartbeatLine, confirmed: int = 0) -> HeartbeatTracker:
     """A tracker that has received these lines of agent a1 at 0 s, the first of them confirmed."""
     tracker = HeartbeatTracker(20, 10)
-    tracker.note(beat(*listed), 0, NOW)
+    tracker.note(beat(*listed), 0, stage.NOW)
     tracker.confirm("a1", listed[:confirmed])
     return tracker
 
 
 def running(line: HeartbeatLine, *, agent_id: str = "a1", cancelled: bool = False) -> RunningAttemptRow:
-    return RunningAttemptRow(line.job_id, line.attempt, agent_id, NOW, cancelled)
+    return RunningAttemptRow(line.job_id, line.attempt, agent_id, stage.NOW, cancelled)
 
 
 def test_a_line_is_looked_up_until_the_store_confirms_it() -> None:
     tracker = HeartbeatTracker(20, 10)
-    assert tracker.note(beat(FIRST, SECOND), 0, NOW) == {FIRST, SECOND}
+    assert tracker.note(beat(FIRST, SECOND), 0, stage.NOW) == {FIRST, SECOND}
     tracker.confirm("a1", [FIRST])
-    assert tracker.note(beat(FIRST, SECOND), 2, NOW) == {SECOND}
+    assert tracker.note(beat(FIRST, SECOND), 2, stage.NOW) == {SECOND}
     tracker.confirm("a1", [SECOND])
-    assert tracker.note(beat(FIRST, SECOND), 4, NOW) == set()
+    assert tracker.note(beat(FIRST, SECOND), 4, stage.NOW) == set()
 
 
 def test_a_confirmed_line_that_is_no_longer_listed_is_missing_until_it_is_settled() -> None:
     tracker = tracker_of(FIRST, SECOND, confirmed=2)
-    later = NOW + timedelta(seconds=2)
+    later = stage.NOW + timedelta(seconds=2)
     tracker.note(beat(SECOND), 2, later)
     tracker.note(beat(SECOND), 9, later)
     assert tracker.missing(1) == {}
     ((line, (agent_id, missing)),) = tracker.missing(2).items()
-    assert (line, agent_id, missing.last_seen_at) == (FIRST, "a1", NOW), "it was listed at noon"
+    assert (line, agent_id, missing.last_seen_at) == (FIRST, "a1", stage.NOW), "it was listed at noon"
     tracker.settle("a1", FIRST)
     assert tracker.missing(2) == {}
 
 
 def test_a_line_that_comes_back_is_not_missing_and_a_silent_agent_misses_nothing() -> None:
     tracker = tracker_of(FIRST, confirmed=1)
-    tracker.note(beat(), 2, NOW)
+    tracker.note(beat(), 2, stage.NOW)
     assert tracker.missing(2) == {}, "nothing was received since"
-    tracker.note(beat(), 4, NOW)
+    tracker.note(beat(), 4, stage.NOW)
     assert set(tracker.missing(2)) == {FIRST}
-    assert tracker.note(beat(FIRST), 6, NOW) == {FIRST}
+    assert tracker.note(beat(FIRST), 6, stage.NOW) == {FIRST}
     assert tracker.missing(5) == {}
 
 
@@ -94,23 +83,23 @@ def test_whole_lists_are_compared_now_and_then_and_at_once_with_another_process(
     tracker.compare("a1", [running(FIRST)], 0)
     assert tracker.due_for_comparison(19) == []
     assert tracker.due_for_comparison(20) == ["a1"]
-    tracker.note(beat(process=2), 5, NOW)
+    tracker.note(beat(process=2), 5, stage.NOW)
     assert tracker.due_for_comparison(5) == ["a1"]
     tracker.compare("a1", [running(FIRST)], 5)
-    tracker.note(beat(process=2), 14, NOW)
+    tracker.note(beat(process=2), 14, stage.NOW)
     assert set(tracker.missing(6)) == {FIRST}, "the process before it ran it"
 
 
 def test_a_comparison_takes_back_what_is_cancelled_or_over() -> None:
     tracker = tracker_of(FIRST, SECOND, confirmed=2)
     tracker.compare("a1", [running(FIRST, cancelled=True)], 0)
-    assert tracker.note(beat(FIRST, SECOND), 2, NOW) == {FIRST, SECOND}
+    assert tracker.note(beat(FIRST, SECOND), 2, stage.NOW) == {FIRST, SECOND}
 
 
 def test_after_a_silence_every_line_is_looked_up_again() -> None:
     tracker = tracker_of(FIRST, SECOND, confirmed=2)
-    assert tracker.note(beat(FIRST), 10, NOW) == {FIRST}
-    tracker.note(beat(FIRST), 12, NOW)
+    assert tracker.note(beat(FIRST), 10, stage.NOW) == {FIRST}
+    tracker.note(beat(FIRST), 12, stage.NOW)
     assert set(tracker.missing(10)) == {SECOND}
 
 
@@ -127,27 +116,27 @@ def test_agents_that_are_gone_for_long_are_forgotten() -> None:
     [
         (running(FIRST), True),
         (running(FIRST, agent_id="a2"), False),
-        (running(HeartbeatLine(JOB, 2)), False),
+        (running(HeartbeatLine(stage.JOB, 2)), False),
         (running(FIRST, cancelled=True), False),
     ],
 )
 def test_a_line_is_confirmed_as_the_running_attempt_of_that_agent(
     known: RunningAttemptRow, *, is_confirmed: bool
 ) -> None:
-    assert matches_store({JOB: known}, "a1", FIRST) is is_confirmed
+    assert matches_store({stage.JOB: known}, "a1", FIRST) is is_confirmed
     assert not matches_store({}, "a1", FIRST)
 
 
 def test_an_earlier_attempt_goes_on_until_a_later_one_runs() -> None:
-    retrying = classify_discrepancy(make(JobState.RETRYING, attempt=2), FIRST, "agent-1", NOW)
+    retrying = classify_discrepancy(stage.make(JobState.RETRYING, attempt=2), FIRST, "agent-1", stage.NOW)
     assert (retrying.superseded, retrying.not_lost) == (False, True)
-    runs = classify_discrepancy(make(JobState.RUNNING, attempt=2), FIRST, "agent-1", NOW)
+    runs = classify_discrepancy(stage.make(JobState.RUNNING, attempt=2), FIRST, "agent-1", stage.NOW)
     assert (runs.superseded, runs.not_lost) == (True, True)
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD])
 def test_what_is_over_is_to_stop(state: JobState) -> None:
-    assert classify_discrepancy(make(state), FIRST, "agent-1", NOW).unwanted
+    assert classify_discrepancy(stage.make(state), FIRST, "agent-1", stage.NOW).unwanted
 
 
 RULES = Timings()
@@ -210,52 +199,54 @@ def test_a_process_that_was_frozen_first_receives_what_waits() -> None:
 
 
 async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(
-    harness: SupervisorHarness,
+    harness: stage.SupervisorHarness,
 ) -> None:
-    await harness.publish(heartbeat((JOB, 1)))
+    await harness.publish(stage.heartbeat((stage.JOB, 1)))
     harness.broker.stop()
     await harness.clock.advance(300)
     harness.broker.start()
     await harness.clock.advance(16)
     for number in range(2, 6):
-        await harness.publish(heartbeat((JOB, 1), number=number), then=5)
+        await harness.publish(stage.heartbeat((stage.JOB, 1), number=number), then=5)
     row = await harness.row()
     assert (row.attempt, row.losses) == (1, 0)
 
 
 async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
-    async with opened(make(JobState.QUEUED, wake_at=FRESH)) as harness:
-        await harness.publish(heartbeat((JOB, 1)))
+    async with stage.opened(stage.make(JobState.QUEUED, wake_at=stage.FRESH)) as harness:
+        await harness.publish(stage.heartbeat((stage.JOB, 1)))
         row = await harness.row()
         assert (row.state, row.agent_id) == (JobState.RUNNING, "agent-1")
 
 
 async def test_waits_are_traced_when_a_heartbeat_comes_before_the_report_of_the_start() -> None:
-    harness = SupervisorHarness()
-    due_at = NOW - timedelta(seconds=45)
+    harness = stage.SupervisorHarness()
+    due_at = stage.NOW - timedelta(seconds=45)
     await harness.open(
-        make(JobState.RETRYING, attempt=2, due_at=due_at, wake_at=FRESH, traceparent=TRACEPARENT)
+        stage.make(
+            JobState.RETRYING, attempt=2, due_at=due_at, wake_at=stage.FRESH, traceparent=stage.TRACEPARENT
+        )
     )
-    await harness.publish(heartbeat((JOB, 2)))
-    await harness.publish(started(attempt=2, at=NOW - timedelta(seconds=1)))
+    await harness.publish(stage.heartbeat((stage.JOB, 2)))
+    await harness.publish(stage.started(attempt=2, at=stage.NOW - timedelta(seconds=1)))
     waits = [
         (span.attributes[names.WAIT_CAUSE], span.attributes[names.ATTEMPT], span.start_time, span.end_time)
         for span in harness.telemetry.spans()
         if span.attributes is not None and names.WAIT_CAUSE in span.attributes
     ]
-    failed_at = to_nanoseconds(NOW - timedelta(minutes=1))
+    failed_at = to_nanoseconds(stage.NOW - timedelta(minutes=1))
     assert waits == [
         ("retry", 2, failed_at, to_nanoseconds(due_at)),
-        ("queue", 2, to_nanoseconds(due_at), to_nanoseconds(NOW)),
+        ("queue", 2, to_nanoseconds(due_at), to_nanoseconds(stage.NOW)),
     ]
     await harness.close()
 
 
 async def test_a_stop_that_was_not_received_is_repeated_with_everyheartbeat(
-    harness: SupervisorHarness,
+    harness: stage.SupervisorHarness,
 ) -> None:
-    await harness.publish(build_message(cancel())._replace(exchange=topology.STATUS))
-    await harness.publish(heartbeat((JOB, 1)), heartbeat((JOB, 1), number=2))
+    await harness.publish(build_message(stage.cancel())._replace(exchange=topology.STATUS))
+    await harness.publish(stage.heartbeat((stage.JOB, 1)), stage.heartbeat((stage.JOB, 1), number=2))
     assert len(harness.published(topology.CONTROL)) >= 2
 
 
@@ -264,8 +255,8 @@ async def test_an_attempt_that_was_judged_does_not_start_and_is_stopped_once_a_l
     state: JobState,
 ) -> None:
     """Another agent, whose ledger knows nothing of it, has received it again and holds it back."""
-    async with opened(make(state, attempt=2, agent_id="agent-2", wake_at=FRESH)) as harness:
-        beat = heartbeat((JOB, 1))
+    async with stage.opened(stage.make(state, attempt=2, agent_id="agent-2", wake_at=stage.FRESH)) as harness:
+        beat = stage.heartbeat((stage.JOB, 1))
         held = tuple(one.model_copy(update={"held": True}) for one in beat.data.running)
         data = beat.data.model_copy(update={"running": held})
         await harness.publish(beat.model_copy(update={"data": data}))
@@ -273,12 +264,12 @@ async def test_an_attempt_that_was_judged_does_not_start_and_is_stopped_once_a_l
         (checked,) = [one for one in answers if isinstance(one, AttemptsCheckedData)]
         assert (checked.may_start, checked.ended) == ((), ())
         stops = [(one.job_id, one.attempt) for one in answers if isinstance(one, AttemptCancelData)]
-        assert stops == ([(JOB, 1)] if state is JobState.RUNNING else [])
+        assert stops == ([(stage.JOB, 1)] if state is JobState.RUNNING else [])
 
 
 async def test_5_heartbeats_beyond_the_batch_limit_are_parked_as_one_message() -> None:
-    async with opened(settings=SupervisorSettings(batch_limit=2)) as harness:
-        beats = [heartbeat(agent=f"agent-{number}") for number in range(3)]
+    async with stage.opened(settings=SupervisorSettings(batch_limit=2)) as harness:
+        beats = [stage.heartbeat(agent=f"agent-{number}") for number in range(3)]
         bodies = b",".join(build_message(beat).body for beat in beats)
         together = build_message(beats[0])._replace(body=b"[" + bodies + b"]", content_type=BATCH_TYPE)
         await harness.publish(together, then=1)

@@ -21,13 +21,8 @@ from warrener_store.agents.rows import AgentRow
 from warrener_store.errors import StoreUnavailable
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
+from warrener_supervisor import service_monitor
 from warrener_supervisor.decisions.context import Timings
-from warrener_supervisor.service_monitor import (
-    AlarmDetector,
-    MonitoredQueue,
-    draining_queues,
-    monitored_queues,
-)
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble
 
@@ -191,7 +186,7 @@ class Counting(MemoryStore):
 
 RULES = Timings()
 LEASE = RULES.lease
-REQUESTS = MonitoredQueue(REQUESTS_QUEUE.name, "scheduler")
+REQUESTS = service_monitor.MonitoredQueue(REQUESTS_QUEUE.name, "scheduler")
 LATER = NOW + RULES.no_consumer_timeout
 
 
@@ -200,16 +195,18 @@ def agent(name: str = "ada", *, silent_for: timedelta = LEASE, draining: bool = 
 
 
 def test_an_agent_that_falls_silent_is_reported_once() -> None:
-    alarms = AlarmDetector(RULES)
+    alarms = service_monitor.AlarmDetector(RULES)
     assert not alarms.lost([agent(silent_for=LEASE / 2)], NOW)
     [lost] = alarms.lost([agent()], NOW)
     assert (lost.data.agent_id, lost.data.running, lost.data.last_seen_at) == ("ada", 2, NOW - LEASE)
     assert not alarms.lost([agent()], NOW + LEASE)
-    assert lost.id == AlarmDetector(RULES).lost([agent()], NOW)[0].id, "the same word from another supervisor"
+    assert lost.id == service_monitor.AlarmDetector(RULES).lost([agent()], NOW)[0].id, (
+        "the same word from another supervisor"
+    )
 
 
 def test_one_that_beats_again_may_be_lost_again() -> None:
-    alarms = AlarmDetector(RULES)
+    alarms = service_monitor.AlarmDetector(RULES)
     alarms.lost([agent()], NOW)
     assert not alarms.lost([agent(silent_for=timedelta(0))], NOW)
     assert len(alarms.lost([agent()], NOW)) == 1
@@ -217,7 +214,7 @@ def test_one_that_beats_again_may_be_lost_again() -> None:
 
 def test_who_has_taken_its_leave_and_who_was_gone_long_ago_are_no_news() -> None:
     gone = [agent(draining=True), agent("bob", silent_for=timedelta(days=1))]
-    assert not AlarmDetector(RULES).lost(gone, NOW)
+    assert not service_monitor.AlarmDetector(RULES).lost(gone, NOW)
 
 
 def test_a_queue_whose_agents_drain_is_not_watched_until_they_have_ended() -> None:
@@ -227,11 +224,11 @@ def test_a_queue_whose_agents_drain_is_not_watched_until_they_have_ended() -> No
         replace(agent("bob", silent_for=beating), queues=("mails",)),
         replace(agent("eve", draining=True), queues=("pages",)),
     ]
-    assert draining_queues(agents, NOW - LEASE) == {dispatch_queue("etl").name}
+    assert service_monitor.draining_queues(agents, NOW - LEASE) == {dispatch_queue("etl").name}
 
 
 def test_a_queue_that_nobody_consumes_for_long_is_reported_once() -> None:
-    alarms = AlarmDetector(RULES)
+    alarms = service_monitor.AlarmDetector(RULES)
     assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, NOW)
     [unresponsive] = alarms.unresponsive({REQUESTS: QueueStats(5, 0)}, LATER)
     assert (unresponsive.data.service, unresponsive.data.queue, unresponsive.data.waiting) == (
@@ -244,7 +241,7 @@ def test_a_queue_that_nobody_consumes_for_long_is_reported_once() -> None:
 
 
 def test_a_queue_that_is_consumed_or_empty_is_no_alarm_and_starts_over() -> None:
-    alarms = AlarmDetector(RULES)
+    alarms = service_monitor.AlarmDetector(RULES)
     alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, NOW)
     assert not alarms.unresponsive({REQUESTS: QueueStats(3, 1)}, LATER)
     assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, LATER)
@@ -252,7 +249,7 @@ def test_a_queue_that_is_consumed_or_empty_is_no_alarm_and_starts_over() -> None
 
 
 def test_the_queues_that_somebody_should_consume() -> None:
-    found = monitored_queues([agent()], ["default", "etl"])
+    found = service_monitor.monitored_queues([agent()], ["default", "etl"])
     assert [monitored.queue for monitored in found] == [
         "warrener.requests",
         "warrener.triggers",

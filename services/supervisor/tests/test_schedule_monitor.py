@@ -10,14 +10,7 @@ import pytest
 from services.supervisor.tests.stage import NOW, SupervisorHarness
 from tests.store_rows import breaker_row, running_job, tick_row
 
-from warrener_contracts import topology
-from warrener_contracts.events import (
-    ErrorInfo,
-    ErrorKind,
-    SchedulePauseRequested,
-    SchedulePutData,
-    TickStatus,
-)
+from warrener_contracts import events, topology
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
@@ -54,7 +47,7 @@ def at(seconds: float) -> datetime:
 
 
 def schedule(name: str = "hourly", due: float | None = 0, **choices: Any) -> ScheduleRow:
-    definition = SchedulePutData(
+    definition = events.SchedulePutData(
         name=name,
         rule=CronRule(expression="@hourly"),
         job_type="flights.load",
@@ -186,7 +179,7 @@ def test_6_no_success_within_the_time_that_was_chosen() -> None:
     assert unsuccessful_issue(fine, at(3606)) is not None
 
 
-FIRED = tick_row("hourly", at(0), TickStatus.FIRED, fired_at=at(0))
+FIRED = tick_row("hourly", at(0), events.TickStatus.FIRED, fired_at=at(0))
 OPEN = breaker_row(
     "dependency:billing-api",
     manual=True,
@@ -196,7 +189,7 @@ OPEN = breaker_row(
     reason="being upgraded",
     job_types=("flights.load",),
 )
-BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no such file")
+BOOM = events.ErrorInfo(kind=events.ErrorKind.ERROR, type="Boom", message="no such file")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +205,7 @@ def test_why_a_tick_is_not_decided(requests: QueueStats | None, cause: str) -> N
     assert explain_missing_tick(requests).startswith(cause)
 
 
-def job(state: JobState, error: ErrorInfo | None = None) -> JobRow:
+def job(state: JobState, error: events.ErrorInfo | None = None) -> JobRow:
     """A job of the schedule, of queue `default`, behind the breaker of billing-api."""
     return replace(running_job(), state=state, error=error, policy=JobPolicy(depends_on=("billing-api",)))
 
@@ -284,7 +277,7 @@ async def ran(harness: SupervisorHarness, seconds: float, state: JobState, name:
     job_id = uuid4()
     job = replace(running_job(job_id=job_id), state=state, wake_at=None, finished_at=at(seconds + 1))
     await harness.store.insert_jobs([replace(job, version=2)])
-    fired = tick_row(name, at(seconds), TickStatus.FIRED, job_id=job_id, fired_at=at(seconds))
+    fired = tick_row(name, at(seconds), events.TickStatus.FIRED, job_id=job_id, fired_at=at(seconds))
     await harness.store.add_ticks([fired])
 
 
@@ -423,9 +416,9 @@ class TestSuccess:
         assert await incidents(harness) == {}
 
 
-def pauses(harness: SupervisorHarness) -> list[SchedulePauseRequested]:
+def pauses(harness: SupervisorHarness) -> list[events.SchedulePauseRequested]:
     published = harness.published(topology.COMMANDS)
-    return [event for event in published if isinstance(event, SchedulePauseRequested)]
+    return [event for event in published if isinstance(event, events.SchedulePauseRequested)]
 
 
 @pytest.mark.usefixtures("scheduler")

@@ -9,15 +9,8 @@ from warrener_calendar.dst import DstTransition, find_dst_transitions
 from warrener_calendar.rules import leaf_rules
 from warrener_calendar.ticks import check, nominal_times
 from warrener_calendar.zones import zone
+from warrener_contracts import schedule_rules
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import (
-    BusinessDaysRule,
-    DaysRule,
-    DstGap,
-    DstOverlap,
-    OnceRule,
-    ScheduleChoices,
-)
 from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 from warrener_contracts.triggers import TriggerRule
 
@@ -35,14 +28,14 @@ _WHEN_LONGER = {
     OverlapPolicy.CANCEL: "jobs are cancelled before they are done",
 }
 _SKIPPED = {
-    DstGap.SKIP: "there is no tick then (dst_gap=skip)",
-    DstGap.AFTER: "it ticks as much later as the clock jumps (dst_gap=after)",
-    DstGap.BEFORE: "it ticks as much earlier as the clock jumps (dst_gap=before)",
+    schedule_rules.DstGap.SKIP: "there is no tick then (dst_gap=skip)",
+    schedule_rules.DstGap.AFTER: "it ticks as much later as the clock jumps (dst_gap=after)",
+    schedule_rules.DstGap.BEFORE: "it ticks as much earlier as the clock jumps (dst_gap=before)",
 }
 _REPEATED = {
-    DstOverlap.FIRST: "it ticks the first time alone (dst_overlap=first)",
-    DstOverlap.LAST: "it ticks the last time alone (dst_overlap=last)",
-    DstOverlap.BOTH: "it ticks twice (dst_overlap=both)",
+    schedule_rules.DstOverlap.FIRST: "it ticks the first time alone (dst_overlap=first)",
+    schedule_rules.DstOverlap.LAST: "it ticks the last time alone (dst_overlap=last)",
+    schedule_rules.DstOverlap.BOTH: "it ticks twice (dst_overlap=both)",
 }
 
 
@@ -84,7 +77,7 @@ def lint_schedule(
 
 
 def _bounds(spec: SchedulePutData, ticks: Sequence[datetime], now: datetime) -> Iterator[LintWarning]:
-    choices, once = spec.choices, isinstance(spec.rule, OnceRule)
+    choices, once = spec.choices, isinstance(spec.rule, schedule_rules.OnceRule)
     if choices.start is not None and choices.start > now + _NEAR_FUTURE:
         yield LintWarning(
             "starts-late", f"it does not tick before its start; the first tick is at {ticks[0]:%F %T} UTC"
@@ -102,9 +95,9 @@ def _bounds(spec: SchedulePutData, ticks: Sequence[datetime], now: datetime) -> 
 def _holidays(spec: SchedulePutData, now: datetime) -> Iterator[LintWarning]:
     """Warn of lists of holidays that end soon: they come from files that somebody must keep up to date."""
     for leaf in leaf_rules(spec.rule):
-        if isinstance(leaf, BusinessDaysRule) and leaf.holidays:
+        if isinstance(leaf, schedule_rules.BusinessDaysRule) and leaf.holidays:
             last = max(leaf.holidays)
-        elif isinstance(leaf, DaysRule) and len(leaf.dates) > 1:
+        elif isinstance(leaf, schedule_rules.DaysRule) and len(leaf.dates) > 1:
             last = max(leaf.dates)
         else:
             continue
@@ -114,7 +107,7 @@ def _holidays(spec: SchedulePutData, now: datetime) -> Iterator[LintWarning]:
             )
 
 
-def _jitter(choices: ScheduleChoices, gap: timedelta | None) -> Iterator[LintWarning]:
+def _jitter(choices: schedule_rules.ScheduleChoices, gap: timedelta | None) -> Iterator[LintWarning]:
     if choices.jitter and gap is not None and choices.jitter > gap:
         yield LintWarning(
             "jitter",
@@ -123,7 +116,7 @@ def _jitter(choices: ScheduleChoices, gap: timedelta | None) -> Iterator[LintWar
         )
 
 
-def _catching_up(choices: ScheduleChoices) -> Iterator[LintWarning]:
+def _catching_up(choices: schedule_rules.ScheduleChoices) -> Iterator[LintWarning]:
     window, misfire = choices.catch_up_window, choices.misfire
     if misfire is MisfirePolicy.WINDOW and window is not None and window <= choices.grace:
         yield LintWarning(
@@ -133,12 +126,15 @@ def _catching_up(choices: ScheduleChoices) -> Iterator[LintWarning]:
         )
     if misfire is not MisfirePolicy.WINDOW and window is not None:
         yield LintWarning("catch-up", f"it has a catch-up window, which misfire={misfire} does not look at")
-    if misfire is not MisfirePolicy.ALL and choices.max_catch_up != ScheduleChoices().max_catch_up:
+    if (
+        misfire is not MisfirePolicy.ALL
+        and choices.max_catch_up != schedule_rules.ScheduleChoices().max_catch_up
+    ):
         yield LintWarning("catch-up", f"it has max_catch_up, which misfire={misfire} does not look at")
 
 
 def _overlaps(
-    choices: ScheduleChoices, gap: timedelta | None, durations: Sequence[timedelta]
+    choices: schedule_rules.ScheduleChoices, gap: timedelta | None, durations: Sequence[timedelta]
 ) -> Iterator[LintWarning]:
     longer = sorted(one for one in durations if gap is not None and one > gap)
     if gap is not None and longer:

@@ -11,20 +11,8 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from warrener_calendar import cron
+from warrener_calendar import cron, wall_rules
 from warrener_calendar.dst import moments
-from warrener_calendar.wall_rules import (
-    BadCombination,
-    RuleKind,
-    Steps,
-    TimesOfDay,
-    all_of,
-    holds,
-    nothing_of,
-    rule_kind,
-    times_of_day,
-    wall_times,
-)
 from warrener_calendar.zones import zone
 from warrener_contracts.schedule_rules import (
     AllOfRule,
@@ -55,9 +43,9 @@ class RuleContext(NamedTuple):
     skipped: DstGap
     repeated: DstOverlap
     put_at: datetime
-    steps: Steps | None = None  # None: unbounded
+    steps: wall_rules.Steps | None = None  # None: unbounded
 
-    def counted(self, times: TimesOfDay) -> TimesOfDay:
+    def counted(self, times: wall_rules.TimesOfDay) -> wall_rules.TimesOfDay:
         """Return times of which each day that is looked at counts as a step."""
         return times if self.steps is None else self.steps.count(times)
 
@@ -69,8 +57,8 @@ def check(rule: Rule | RulePart) -> None:
             cron.parse_cron(leaf.expression)
         elif isinstance(leaf, IntervalRule):
             _check_interval(leaf)
-    if rule_kind(rule) is RuleKind.DAYS:
-        raise BadCombination(
+    if wall_rules.rule_kind(rule) is wall_rules.RuleKind.DAYS:
+        raise wall_rules.BadCombination(
             "expected a rule that ticks, got days alone: put them into all_of, together with a rule that "
             "says at what times"
         )
@@ -87,7 +75,7 @@ def leaf_rules(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
 
 def uses_wall_clock(rule: Rule | RulePart) -> bool:
     """True if clock changes affect the rule."""
-    return any(rule_kind(leaf) is not RuleKind.ELAPSED for leaf in leaf_rules(rule))
+    return any(wall_rules.rule_kind(leaf) is not wall_rules.RuleKind.ELAPSED for leaf in leaf_rules(rule))
 
 
 def combined_ticks(rule: Rule | RulePart, context: RuleContext, after: datetime) -> Iterator[datetime]:
@@ -96,22 +84,24 @@ def combined_ticks(rule: Rule | RulePart, context: RuleContext, after: datetime)
 
 
 def _within(
-    rule: Rule | RulePart, context: RuleContext, after: datetime, days: TimesOfDay | None
+    rule: Rule | RulePart, context: RuleContext, after: datetime, days: wall_rules.TimesOfDay | None
 ) -> Iterator[datetime]:
     """Yield the ticks that `days` include; None includes all."""
-    if rule_kind(rule) is RuleKind.WALL:
-        times = _compiled(rule) if days is None else all_of((_compiled(rule), days))
+    if wall_rules.rule_kind(rule) is wall_rules.RuleKind.WALL:
+        times = _compiled(rule) if days is None else wall_rules.all_of((_compiled(rule), days))
         return _moments(context, times, after, context.skipped, context.repeated)
     match rule:
         case AnyOfRule():
             ticks = merge(*(_within(part, context, after, days) for part in rule.rules))
             return (moment for moment, _ in groupby(ticks))
         case AllOfRule():
-            (ticking,) = (part for part in rule.rules if rule_kind(part) is not RuleKind.DAYS)
+            (ticking,) = (
+                part for part in rule.rules if wall_rules.rule_kind(part) is not wall_rules.RuleKind.DAYS
+            )
             narrowing = [_compiled(part) for part in rule.rules if part is not ticking]
             return _within(ticking, context, after, _intersected(days, *narrowing))
         case ExceptRule():
-            left = nothing_of([_compiled(part) for part in rule.without])
+            left = wall_rules.nothing_of([_compiled(part) for part in rule.without])
             return _within(rule.rule, context, after, _intersected(days, left))
         case IntervalRule() as interval:
             return (
@@ -123,16 +113,16 @@ def _within(
             only = at or context.put_at + (delay or timedelta(0))
             return iter((only,) if only > after and (days is None or _holds(days, context, only)) else ())
         case _:
-            raise BadCombination(f"expected a rule that ticks, got one of kind {rule.kind!r}")
+            raise wall_rules.BadCombination(f"expected a rule that ticks, got one of kind {rule.kind!r}")
 
 
 @lru_cache(maxsize=4096)
-def _compiled(rule: Rule | RulePart) -> TimesOfDay:
-    return times_of_day(rule)
+def _compiled(rule: Rule | RulePart) -> wall_rules.TimesOfDay:
+    return wall_rules.times_of_day(rule)
 
 
-def _intersected(days: TimesOfDay | None, *others: TimesOfDay) -> TimesOfDay:
-    return all_of(others if days is None else (days, *others))
+def _intersected(days: wall_rules.TimesOfDay | None, *others: wall_rules.TimesOfDay) -> wall_rules.TimesOfDay:
+    return wall_rules.all_of(others if days is None else (days, *others))
 
 
 def _multiples(rule: IntervalRule, after: datetime) -> Iterator[datetime]:
@@ -145,7 +135,7 @@ def _multiples(rule: IntervalRule, after: datetime) -> Iterator[datetime]:
 
 
 def _multiples_within(
-    rule: IntervalRule, context: RuleContext, after: datetime, days: TimesOfDay
+    rule: IntervalRule, context: RuleContext, after: datetime, days: wall_rules.TimesOfDay
 ) -> Iterator[datetime]:
     """Yield the ticks that the days include; behind the others, leap to the next time that they include."""
     last, leaps = after, 0
@@ -160,15 +150,17 @@ def _multiples_within(
         last, leaps = opening - timedelta.resolution, leaps + 1
 
 
-def _holds(days: TimesOfDay, context: RuleContext, moment: datetime) -> bool:
-    return holds(context.counted(days), moment.astimezone(zone(context.zone)))
+def _holds(days: wall_rules.TimesOfDay, context: RuleContext, moment: datetime) -> bool:
+    return wall_rules.holds(context.counted(days), moment.astimezone(zone(context.zone)))
 
 
 def _moments(
-    context: RuleContext, times: TimesOfDay, after: datetime, skipped: DstGap, repeated: DstOverlap
+    context: RuleContext, times: wall_rules.TimesOfDay, after: datetime, skipped: DstGap, repeated: DstOverlap
 ) -> Iterator[datetime]:
     since = max(after, EPOCH)
-    return moments(context.zone, partial(wall_times, context.counted(times)), since, skipped, repeated)
+    return moments(
+        context.zone, partial(wall_rules.wall_times, context.counted(times)), since, skipped, repeated
+    )
 
 
 def _check_interval(rule: IntervalRule) -> None:

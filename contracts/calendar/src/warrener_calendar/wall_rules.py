@@ -11,18 +11,7 @@ from enum import Enum
 
 from warrener_calendar import cron
 from warrener_calendar.business_days import make_day_filter
-from warrener_contracts.schedule_rules import (
-    AllOfRule,
-    AnyOfRule,
-    BusinessDaysRule,
-    CronRule,
-    DaysRule,
-    ExceptRule,
-    Rule,
-    RulePart,
-    Weekday,
-    child_rules,
-)
+from warrener_contracts import schedule_rules
 
 TimesOfDay = Callable[[date], int]
 """The times of each day, by the wall clock."""
@@ -33,7 +22,7 @@ _DAY = timedelta(days=1)
 _MAX_SILENCE = timedelta(days=60 * 366)
 """Days and weekdays of the Gregorian calendar repeat within 40 years: a rule that is silent for longer never
 ticks again."""
-_WEEKDAYS = tuple(Weekday)
+_WEEKDAYS = tuple(schedule_rules.Weekday)
 
 
 class BadCombination(ValueError):
@@ -74,42 +63,42 @@ class RuleKind(Enum):
     ELAPSED = "elapsed"  # ticks, at least in part, at moments that depend on no wall clock
 
 
-def rule_kind(rule: Rule | RulePart) -> RuleKind:
+def rule_kind(rule: schedule_rules.Rule | schedule_rules.RulePart) -> RuleKind:
     """Return the kind of a rule. Raises BadCombination if its parts do not fit together."""
-    kinds = [rule_kind(part) for part in child_rules(rule)]
+    kinds = [rule_kind(part) for part in schedule_rules.child_rules(rule)]
     match rule:
-        case DaysRule():
+        case schedule_rules.DaysRule():
             return RuleKind.DAYS
-        case CronRule() | BusinessDaysRule():
+        case schedule_rules.CronRule() | schedule_rules.BusinessDaysRule():
             return RuleKind.WALL
-        case AnyOfRule():
+        case schedule_rules.AnyOfRule():
             return _of_any(kinds)
-        case AllOfRule():
+        case schedule_rules.AllOfRule():
             return _of_all(kinds)
-        case ExceptRule():
+        case schedule_rules.ExceptRule():
             return _of_except(kinds)
         case _:
             return RuleKind.ELAPSED
 
 
-def times_of_day(rule: Rule | RulePart) -> TimesOfDay:
+def times_of_day(rule: schedule_rules.Rule | schedule_rules.RulePart) -> TimesOfDay:
     """Return the times of the rule on each day; for a set of days, the times that it includes.
 
     The rule must not be ELAPSED.
     """
-    parts = [times_of_day(part) for part in child_rules(rule)]
+    parts = [times_of_day(part) for part in schedule_rules.child_rules(rule)]
     match rule:
-        case CronRule(expression=expression):
+        case schedule_rules.CronRule(expression=expression):
             return _of_cron(cron.parse_cron(expression))
-        case BusinessDaysRule():
+        case schedule_rules.BusinessDaysRule():
             return _of_business_days(rule)
-        case DaysRule():
+        case schedule_rules.DaysRule():
             return _of_days(rule)
-        case AnyOfRule():
+        case schedule_rules.AnyOfRule():
             return any_of(parts)
-        case AllOfRule():
+        case schedule_rules.AllOfRule():
             return all_of(parts)
-        case ExceptRule():
+        case schedule_rules.ExceptRule():
             return all_of((parts[0], nothing_of(parts[1:])))
         case _:
             raise BadCombination(f"expected a rule by the wall clock, got one of kind {rule.kind!r}")
@@ -200,12 +189,12 @@ def _of_cron(expression: cron.Cron) -> TimesOfDay:
     return lambda day: times if expression.match_date(day) else NO_TIME
 
 
-def _of_business_days(rule: BusinessDaysRule) -> TimesOfDay:
+def _of_business_days(rule: schedule_rules.BusinessDaysRule) -> TimesOfDay:
     times, ticks_on = _these(rule.at), make_day_filter(rule)
     return lambda day: times if ticks_on(day) else NO_TIME
 
 
-def _of_days(rule: DaysRule) -> TimesOfDay:
+def _of_days(rule: schedule_rules.DaysRule) -> TimesOfDay:
     times = _between(rule.since, rule.until) if rule.since or rule.until else ALL_DAY
     weekdays = frozenset(_WEEKDAYS.index(name) for name in rule.weekdays or _WEEKDAYS)
     months, dates = frozenset(rule.months or range(1, 13)), frozenset(rule.dates)

@@ -16,15 +16,9 @@ from uuid import UUID, uuid5
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from warrener_contracts import json_safety
 from warrener_contracts.events import AttemptDispatched, Event, JsonObject, Reason
 from warrener_contracts.fields import ReplyAddress
-from warrener_contracts.json_safety import (
-    find_unsafe_value,
-    is_array,
-    is_object,
-    may_be_unsafe,
-    sanitize_text,
-)
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
 from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
@@ -116,7 +110,7 @@ class DecodeFailure:
     @property
     def _data(self) -> Mapping[str, Any]:
         data: object = self.raw_event.get("data")
-        return data if is_object(data) else {}
+        return data if json_safety.is_object(data) else {}
 
 
 def decode(
@@ -174,7 +168,7 @@ def _decode_one(body: bytes, content_type: str | None, registry: Registry) -> De
         event = registry.one.validate_json(body, strict=True)
     except ValidationError as error:
         return _explain_failure(body, error, registry.by_type, content_type)
-    if may_be_unsafe(body) and (finding := find_unsafe_value(from_json(body))):
+    if json_safety.may_be_unsafe(body) and (finding := json_safety.find_unsafe_value(from_json(body))):
         return _decode_failure(Reason.BAD_FIELDS, f"{event.type}: {finding}", body, content_type=content_type)
     try:
         return DecodedEvent(registry.current(event), body)
@@ -200,7 +194,7 @@ def _decode_batch(
 
 def _decode_all(body: bytes, registry: Registry) -> list[DecodedEvent | DecodeFailure] | None:
     """Decode a batch in one pass; None if one event is bad and each must be decoded by itself."""
-    if may_be_unsafe(body):
+    if json_safety.may_be_unsafe(body):
         return None
     try:
         events = registry.many.validate_json(body, strict=True)
@@ -216,9 +210,9 @@ def _explain_invalid_batch(body: bytes) -> tuple[Reason, str] | None:
         elements: object = from_json(body)
     except ValueError as error:
         return Reason.NOT_JSON, f"expected a JSON array of events, got {error}"
-    if not is_array(elements):
+    if not json_safety.is_array(elements):
         return Reason.NOT_AN_EVENT, "expected a JSON array of events, got one value"
-    if elements and not any(map(is_object, elements)):
+    if elements and not any(map(json_safety.is_object, elements)):
         return Reason.NOT_AN_EVENT, f"expected a JSON array of events, got {len(elements)} other values"
     return None
 
@@ -280,7 +274,7 @@ def _decode_failure(
 ) -> DecodeFailure:
     """A DecodeFailure whose detail is safe to send and store."""
     known = _read_leniently(body) if raw_event is None else raw_event
-    return DecodeFailure(reason, sanitize_text(detail, _MAX_DETAIL), body, known, content_type)
+    return DecodeFailure(reason, json_safety.sanitize_text(detail, _MAX_DETAIL), body, known, content_type)
 
 
 def format_reason_counts(reasons: Mapping[Reason, int]) -> str:
@@ -294,7 +288,7 @@ def _read_leniently(body: bytes) -> JsonObject:
         raw: object = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return raw if is_object(raw) else {}
+    return raw if json_safety.is_object(raw) else {}
 
 
 def _explain_failure(
@@ -343,13 +337,13 @@ def _unknown(type_name: str, known: list[str]) -> tuple[Reason, str]:
 
 
 def _describe(value: object) -> str:
-    if is_object(value) or is_array(value):
-        return "an object" if is_object(value) else "an array"
-    return sanitize_text(repr(value), 200)
+    if json_safety.is_object(value) or json_safety.is_array(value):
+        return "an object" if json_safety.is_object(value) else "an array"
+    return json_safety.sanitize_text(repr(value), 200)
 
 
 def _text(value: object) -> str:
-    return sanitize_text(value, 200) if isinstance(value, str) else ""
+    return json_safety.sanitize_text(value, 200) if isinstance(value, str) else ""
 
 
 _WHITESPACE = " \t\n\r"

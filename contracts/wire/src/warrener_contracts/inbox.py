@@ -14,15 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
-from warrener_contracts import topology
-from warrener_contracts.codec import (
-    MAX_DECODE_FAILURES,
-    DecodedEvent,
-    DecodeFailure,
-    decode_parts,
-    join_failures,
-    refuse,
-)
+from warrener_contracts import codec, topology
 from warrener_contracts.events import Reason, declared_events
 from warrener_contracts.events.envelope import EventClass, Route
 from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, Message
@@ -37,7 +29,7 @@ _PASSED_ON = {topology.RETURN: topology.DELAY}
 _OWN_EXCHANGES = frozenset(exchange.name for exchange in topology.EXCHANGES)
 _NO_ROUTES: tuple[Route, ...] = ()
 
-Found = DecodedEvent | DecodeFailure
+Found = codec.DecodedEvent | codec.DecodeFailure
 
 
 class ReceivedMessage(Protocol):
@@ -74,7 +66,7 @@ M = TypeVar("M", bound=ReceivedMessage)
 class ParkedEvent(NamedTuple):
     """An event that its queue cannot use, and the message that parks it."""
 
-    failure: DecodeFailure
+    failure: codec.DecodeFailure
     message: Message
 
 
@@ -87,15 +79,15 @@ class Inbox:
     limit: int = MAX_MESSAGE
     max_events: int = MAX_EVENTS
 
-    async def read(self, messages: Iterable[M]) -> list[tuple[M, list[DecodedEvent | ParkedEvent]]]:
+    async def read(self, messages: Iterable[M]) -> list[tuple[M, list[codec.DecodedEvent | ParkedEvent]]]:
         """Decode each of these messages as `decode_message` does, in order; park what the queue cannot use.
 
         The event loop runs between steps, so that large messages do not delay heartbeats and health checks.
         """
-        read: list[tuple[M, list[DecodedEvent | ParkedEvent]]] = []
+        read: list[tuple[M, list[codec.DecodedEvent | ParkedEvent]]] = []
         events = 0
         for message in messages:
-            usable: list[DecodedEvent | ParkedEvent] = []
+            usable: list[codec.DecodedEvent | ParkedEvent] = []
             for index, part in enumerate(_checked_parts(message, self.limit, self.max_events)):
                 usable += map(self._usable, part)
                 events += len(part)
@@ -105,12 +97,12 @@ class Inbox:
             read.append((message, usable))
         return read
 
-    def _usable(self, found: Found) -> DecodedEvent | ParkedEvent:
-        if isinstance(found, DecodedEvent):
+    def _usable(self, found: Found) -> codec.DecodedEvent | ParkedEvent:
+        if isinstance(found, codec.DecodedEvent):
             if type(found.event) in self.kinds:
                 return found
             detail = f"expected an event for {self.queue}, got {found.event.type}"
-            found = refuse(found, Reason.WRONG_QUEUE, detail)
+            found = codec.refuse(found, Reason.WRONG_QUEUE, detail)
         return ParkedEvent(found, park_failure(found, self.queue))
 
 
@@ -132,7 +124,7 @@ def _checked_parts(
     message: ReceivedMessage, limit: int, max_events: int, registry: Registry | None = None
 ) -> Iterator[Sequence[Found]]:
     exchange, key = original_address(message)
-    parts = decode_parts(
+    parts = codec.decode_parts(
         message.body, message.content_type, limit=limit, max_events=max_events, registry=registry
     )
     if not exchange:
@@ -161,15 +153,15 @@ class _AddressCheck:
         """Replace the others by failures, with the address."""
         sorted_part: list[Found] = []
         for found in part:
-            if isinstance(found, DecodeFailure):
+            if isinstance(found, codec.DecodeFailure):
                 sorted_part.append(self._with_address(found))
             elif self._accepts(found):
                 sorted_part.append(found)
             else:
                 self._failures += 1
                 reason, detail = self._explain(found)
-                if self._failures <= MAX_DECODE_FAILURES:
-                    sorted_part.append(self._with_address(refuse(found, reason, detail)))
+                if self._failures <= codec.MAX_DECODE_FAILURES:
+                    sorted_part.append(self._with_address(codec.refuse(found, reason, detail)))
                 else:
                     self._rest.append((reason, found.body))
         return sorted_part
@@ -178,10 +170,10 @@ class _AddressCheck:
         """The failures beyond MAX_DECODE_FAILURES, as one."""
         if self._rest:
             reasons = Counter(reason for reason, _ in self._rest)
-            yield [self._with_address(join_failures([text for _, text in self._rest], reasons))]
+            yield [self._with_address(codec.join_failures([text for _, text in self._rest], reasons))]
 
     def _accepts(self, found: Found) -> bool:
-        if not isinstance(found, DecodedEvent):
+        if not isinstance(found, codec.DecodedEvent):
             return False
         event = found.event
         for route in self._routes.get(type(event), _NO_ROUTES):
@@ -189,7 +181,7 @@ class _AddressCheck:
                 return True
         return False
 
-    def _explain(self, found: DecodedEvent) -> tuple[Reason, str]:
+    def _explain(self, found: codec.DecodedEvent) -> tuple[Reason, str]:
         event, routes = found.event, self._routes.get(type(found.event), _NO_ROUTES)
         if not routes and self._exchange in _OWN_EXCHANGES:
             return Reason.WRONG_QUEUE, f"expected an event of {self._exchange}, got {event.type}"
@@ -202,7 +194,7 @@ class _AddressCheck:
             "under its own key"
         )
 
-    def _with_address(self, failure: DecodeFailure) -> DecodeFailure:
+    def _with_address(self, failure: codec.DecodeFailure) -> codec.DecodeFailure:
         return replace(failure, arrived_by=(self._exchange, self._key))
 
 

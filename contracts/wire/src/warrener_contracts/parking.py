@@ -2,23 +2,17 @@
 
 from uuid import UUID, uuid5
 
+from warrener_contracts import messages
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import Reason
-from warrener_contracts.messages import (
-    EVENT_TYPE,
-    ORIGINAL_EXCHANGE,
-    ORIGINAL_ROUTING_KEY,
-    Message,
-    build_parked_message,
-)
 
 
-def park_failure(found: DecodeFailure, queue: str) -> Message:
+def park_failure(found: DecodeFailure, queue: str) -> messages.Message:
     """Park bytes that are no usable event, with their address; of a batch, the bad element alone."""
     came: dict[str, str] = {}
     if found.arrived_by is not None:
-        came[ORIGINAL_EXCHANGE], came[ORIGINAL_ROUTING_KEY] = found.arrived_by
-    return build_parked_message(
+        came[messages.ORIGINAL_EXCHANGE], came[messages.ORIGINAL_ROUTING_KEY] = found.arrived_by
+    return messages.build_parked_message(
         queue=queue,
         body=found.body,
         reason=found.reason.value,
@@ -31,15 +25,17 @@ def park_failure(found: DecodeFailure, queue: str) -> Message:
 
 def park_event(
     found: DecodedEvent, queue: str, reason: Reason, detail: str, address: tuple[str, str] | None = None
-) -> Message:
+) -> messages.Message:
     """Park an event that was read and is not carried out, as it was received. `address`: the exchange and
     the routing key by which it came, if they are needed to find it again."""
-    return build_parked_message(
+    return messages.build_parked_message(
         queue=queue,
         body=found.body,
         reason=reason.value,
         detail=detail,
         message_id=str(uuid5(UUID(found.identity), f"{queue}\n{reason.value}")),
-        content_type=EVENT_TYPE,
-        came={} if address is None else {ORIGINAL_EXCHANGE: address[0], ORIGINAL_ROUTING_KEY: address[1]},
+        content_type=messages.EVENT_TYPE,
+        came={}
+        if address is None
+        else {messages.ORIGINAL_EXCHANGE: address[0], messages.ORIGINAL_ROUTING_KEY: address[1]},
     )

@@ -8,17 +8,9 @@ from typing import TypeVar
 from pamqp import commands
 from pamqp.base import Frame as Method
 
+from warrener_amqp import events
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import AmqpError, ChannelGone, ChannelRefused, ProtocolViolated
-from warrener_amqp.events import (
-    AmqpEvent,
-    ChannelClosed,
-    Confirmed,
-    ConsumerCancelled,
-    Delivered,
-    PublishReturned,
-    Replied,
-)
 from warrener_amqp.transport import Transport
 
 M = TypeVar("M", bound=Method)
@@ -28,13 +20,13 @@ class ChannelListener:
     """Receives a channel's events in the order of the wire; this one ignores all. Called inside the loop: be
     quick, do not raise."""
 
-    def on_delivery(self, delivery: Delivered) -> None:
+    def on_delivery(self, delivery: events.Delivered) -> None:
         """A message for a consumer of this channel."""
 
-    def on_confirm(self, confirm: Confirmed) -> None:
+    def on_confirm(self, confirm: events.Confirmed) -> None:
         """The broker has stored, or refuses, one or many publishes."""
 
-    def on_return(self, returned: PublishReturned) -> None:
+    def on_return(self, returned: events.PublishReturned) -> None:
         """A mandatory publish has no queue; its confirm follows."""
 
     def on_cancel(self, consumer: str) -> None:
@@ -94,24 +86,24 @@ class Channel:
             self._transport.flush_soon()
         self.end(ChannelGone(f"expected an open channel, got {self.number}, which was given up"))
 
-    def handle_event(self, event: AmqpEvent) -> None:
+    def handle_event(self, event: events.AmqpEvent) -> None:
         listener = self._listener
         match event:
-            case Delivered() if listener is not None:
+            case events.Delivered() if listener is not None:
                 listener.on_delivery(event)
                 self._has_events = True
-            case Replied():
+            case events.Replied():
                 if self._pending_replies and not (answer := self._pending_replies.popleft()).done():
                     answer.set_result(event.method)
-            case ChannelClosed():
+            case events.ChannelClosed():
                 self.end(ChannelRefused(event.code, event.reason))
-            case Confirmed() if listener is not None:
+            case events.Confirmed() if listener is not None:
                 listener.on_confirm(event)
                 self._has_events = True
-            case PublishReturned() if listener is not None:
+            case events.PublishReturned() if listener is not None:
                 listener.on_return(event)
                 self._has_events = True
-            case ConsumerCancelled() if listener is not None:
+            case events.ConsumerCancelled() if listener is not None:
                 listener.on_cancel(event.consumer)
             case _:
                 pass

@@ -12,7 +12,7 @@ from pamqp import commands
 from pamqp import frame as pamqp_frame
 from pamqp.base import Frame as Method
 
-from warrener_amqp import codec, framing, properties
+from warrener_amqp import codec, framing, handshake, properties
 from warrener_amqp.codec import read_method
 from warrener_amqp.content import ContentAssembler, read_delivery
 from warrener_amqp.errors import (
@@ -35,19 +35,11 @@ from warrener_amqp.events import (
     Replied,
     Unblocked,
 )
-from warrener_amqp.handshake import (
-    PROTOCOL_HEADER,
-    ConnectionParams,
-    Credentials,
-    Handshake,
-    Stage,
-    closing_error,
-)
 
 _MAX_SILENT_HALF_INTERVALS = (
     4  # half heartbeats without a byte: two heartbeats, as the specification requires
 )
-_ACTIVE_STAGES = frozenset({Stage.OPEN, Stage.CLOSING})
+_ACTIVE_STAGES = frozenset({handshake.Stage.OPEN, handshake.Stage.CLOSING})
 _OK = 200
 
 
@@ -67,13 +59,15 @@ class _ChannelState:
 class Connection:
     """The client's side of one AMQP 0-9-1 connection."""
 
-    def __init__(self, credentials: Credentials, params: ConnectionParams | None = None) -> None:
-        self._params = params or ConnectionParams()
-        self._handshake = Handshake(credentials, self._params)
+    def __init__(
+        self, credentials: handshake.Credentials, params: handshake.ConnectionParams | None = None
+    ) -> None:
+        self._params = params or handshake.ConnectionParams()
+        self._handshake = handshake.Handshake(credentials, self._params)
         self._frame_parser = framing.FrameParser(self._params.frame_max)
-        self._stage = Stage.START
+        self._stage = handshake.Stage.START
         self._channels: dict[int, _ChannelState] = {}
-        self._out: list[bytes] = [PROTOCOL_HEADER]
+        self._out: list[bytes] = [handshake.PROTOCOL_HEADER]
         self._frame_max = framing.FRAME_MIN
         self._silent_half_intervals = 0
         self._sent_since_heartbeat = True
@@ -90,7 +84,7 @@ class Connection:
     def receive(self, data: bytes) -> list[AmqpEvent]:
         """Read bytes; return their events. After the end (`Closed`, `ConnectionFailed`) there are none."""
         events: list[AmqpEvent] = []
-        if self._stage is Stage.CLOSED:
+        if self._stage is handshake.Stage.CLOSED:
             return events
         self._silent_half_intervals = 0
         try:
@@ -127,11 +121,13 @@ class Connection:
     def receive_eof(self) -> list[AmqpEvent]:
         """Fail the connection at the end of the stream, unless it was closed properly."""
         events: list[AmqpEvent] = []
-        if self._stage is Stage.TUNE and not self._handshake.server_supports("authentication_failure_close"):
+        if self._stage is handshake.Stage.TUNE and not self._handshake.server_supports(
+            "authentication_failure_close"
+        ):
             self._fail(
                 AuthenticationRefused("expected to be let in, got hung up on after the credentials"), events
             )
-        elif self._stage is not Stage.CLOSED:
+        elif self._stage is not handshake.Stage.CLOSED:
             self._fail(ConnectionLost("expected the connection to last, got the end of the stream"), events)
         return events
 
@@ -204,18 +200,18 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; `Closed` confirms it. Before the end of the handshake, just end."""
-        if self._stage is Stage.OPEN:
+        if self._stage is handshake.Stage.OPEN:
             self._send_method(0, commands.Connection.Close(_OK, "done", 0, 0))
-            self._stage = Stage.CLOSING
-        elif self._stage is not Stage.CLOSING:
-            self._stage = Stage.CLOSED
+            self._stage = handshake.Stage.CLOSING
+        elif self._stage is not handshake.Stage.CLOSING:
+            self._stage = handshake.Stage.CLOSED
 
     @property
     def closed(self) -> bool:
-        return self._stage is Stage.CLOSED
+        return self._stage is handshake.Stage.CLOSED
 
     def _require_open(self) -> None:
-        if self._stage is not Stage.OPEN:
+        if self._stage is not handshake.Stage.OPEN:
             raise ConnectionLost(f"expected an open connection, got one that is {self._stage.name.lower()}")
 
     def _require_channel(self, number: int) -> _ChannelState:
@@ -310,9 +306,9 @@ class Connection:
             case commands.Connection.Close():
                 self._send_method(0, commands.Connection.CloseOk())
                 code, reason = int(method.reply_code or 0), str(method.reply_text)
-                self._fail(closing_error(self._stage, code, reason), events)
-            case commands.Connection.CloseOk() if self._stage is Stage.CLOSING:
-                self._stage = Stage.CLOSED
+                self._fail(handshake.closing_error(self._stage, code, reason), events)
+            case commands.Connection.CloseOk() if self._stage is handshake.Stage.CLOSING:
+                self._stage = handshake.Stage.CLOSED
                 events.append(Closed())
             case commands.Connection.Blocked() if self._stage in _ACTIVE_STAGES:
                 events.append(Blocked(str(method.reason)))
@@ -322,13 +318,13 @@ class Connection:
                 self._continue_handshake(method, events)
 
     def _continue_handshake(self, method: Method, events: list[AmqpEvent]) -> None:
-        if self._stage is Stage.START:
-            answers, self._stage = self._handshake.start(method), Stage.TUNE
-        elif self._stage is Stage.TUNE:
-            answers, self._stage = self._handshake.tune(method), Stage.OPEN_OK
+        if self._stage is handshake.Stage.START:
+            answers, self._stage = self._handshake.start(method), handshake.Stage.TUNE
+        elif self._stage is handshake.Stage.TUNE:
+            answers, self._stage = self._handshake.tune(method), handshake.Stage.OPEN_OK
             self._frame_max = self._frame_parser.frame_max = self._handshake.negotiated.frame_max
-        elif self._stage is Stage.OPEN_OK and isinstance(method, commands.Connection.OpenOk):
-            answers, self._stage = [], Stage.OPEN
+        elif self._stage is handshake.Stage.OPEN_OK and isinstance(method, commands.Connection.OpenOk):
+            answers, self._stage = [], handshake.Stage.OPEN
             events.append(self._handshake.negotiated)
         else:
             raise ProtocolViolated(f"expected no {method.name} while {self._stage.name.lower()}, got one")
@@ -336,5 +332,5 @@ class Connection:
             self._send_method(0, answer)
 
     def _fail(self, error: AmqpError, events: list[AmqpEvent]) -> None:
-        self._stage = Stage.CLOSED
+        self._stage = handshake.Stage.CLOSED
         events.append(ConnectionFailed(error))

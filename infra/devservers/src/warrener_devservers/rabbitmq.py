@@ -16,14 +16,7 @@ from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 
-from warrener_devservers.process import (
-    GuardSpec,
-    PrivateServer,
-    ServerFailed,
-    ServerMissing,
-    free_block,
-    reserve_block,
-)
+from warrener_devservers import process
 
 # The scripts themselves: the wrappers on PATH change to the user rabbitmq, which only root may.
 _DEBIAN = "/usr/lib/rabbitmq/bin"
@@ -71,7 +64,7 @@ class RabbitMQInstallation:
         for folder in candidates:
             if (Path(folder) / "rabbitmq-server").exists():
                 return cls(scripts=folder, epmd=_epmd())
-        raise ServerMissing(
+        raise process.ServerMissing(
             f"expected rabbitmq-server in {' or '.join(candidates)}, got none; "
             "install it (Debian, Ubuntu: apt-get install rabbitmq-server) or set WARRENER_RABBITMQ_SCRIPTS "
             "to the folder that has it"
@@ -88,7 +81,7 @@ def _epmd() -> str:
         return found
     for found_path in sorted(Path("/usr/lib/erlang").glob("erts-*/bin/epmd")):
         return str(found_path)
-    raise ServerMissing(
+    raise process.ServerMissing(
         "expected Erlang's epmd, got none; install it (Debian, Ubuntu: apt-get install erlang-base)"
     )
 
@@ -175,11 +168,11 @@ class ErlangControl:
                 answer = self._request(expressions)
             except OSError as error:
                 self._close()
-                raise ServerFailed(
+                raise process.ServerFailed(
                     f"expected an answer of the node in {self._folder}, got {error}; is it running?"
                 ) from error
         if not answer.startswith("+"):
-            raise ServerFailed(f"expected the node to evaluate {expressions!r}, got {answer[1:]}")
+            raise process.ServerFailed(f"expected the node to evaluate {expressions!r}, got {answer[1:]}")
         return answer[1:]
 
     def close(self) -> None:
@@ -313,7 +306,7 @@ class NodeFiles:
         return ["-sname", self.name, *ports, "-eval", f'file:eval("{SCRIPT}").']
 
 
-class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
+class PrivateRabbitMQ(RabbitMQCommands, process.PrivateServer):
     """A node of one's own on 127.0.0.1, in a folder of its own, with an epmd of its own.
 
     `start` returns when the node speaks AMQP. The node ends with `stop`, or when this process dies in
@@ -335,7 +328,7 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
         """`configuration`: additional lines of rabbitmq.conf. `port`: the first of five, if they are free;
         else, and for None, others that are. The data belongs to the folder, whatever the port."""
         self._installation = installation or RabbitMQInstallation.of_this_machine()
-        first = port if port and reserve_block(port, OFFSETS) else free_block(OFFSETS)
+        first = port if port and process.reserve_block(port, OFFSETS) else process.free_block(OFFSETS)
         self._files = NodeFiles(
             folder.absolute(), first, tuple(plugins), consumer_timeout, tuple(configuration)
         )
@@ -382,9 +375,9 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
         """Evaluate Erlang inside the node, in about a millisecond. Raises ServerFailed."""
         return self._control.evaluate(expressions)
 
-    def _guard_spec(self) -> GuardSpec:
+    def _guard_spec(self) -> process.GuardSpec:
         files = self._files
-        return GuardSpec(
+        return process.GuardSpec(
             commands=[
                 [self._installation.epmd, "-port", str(files.port + EPMD), "-address", "127.0.0.1"],
                 self._installation.server,
@@ -398,7 +391,7 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
         """True if the node speaks AMQP and evaluates Erlang."""
         try:
             return _speaks_amqp(self.port) and self.evaluate("rabbit:is_running()") == "true"
-        except ServerFailed:
+        except process.ServerFailed:
             return False  # the control socket opens last
 
 

@@ -18,14 +18,7 @@ from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.lifecycle import Consumer
 from warrener_runtime.publishing import publish_all
-from warrener_runtime.telemetry.metric_names import (
-    BATCH_SIZE,
-    CONSUMED_MESSAGES,
-    OPERATION_DURATION,
-    PROCESS_DURATION,
-    SENT_MESSAGES,
-    MetricSpec,
-)
+from warrener_runtime.telemetry import metric_names
 from warrener_runtime.telemetry.metrics import LabelValues, Metrics
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -181,7 +174,7 @@ PLACES = Topology((Exchange("work"),), (Queue("work.own.7f", (Binding("work", "k
 KNOWN = [make_message("1", "known.a", "work"), make_message("2", "known.b", "work")]
 
 
-def counts(metrics: Metrics, spec: MetricSpec) -> dict[LabelValues, float]:
+def counts(metrics: Metrics, spec: metric_names.MetricSpec) -> dict[LabelValues, float]:
     """The numbers of a metric; of a histogram, how many values it has."""
     (reading,) = (reading for reading in metrics.read() if reading.spec is spec)
     return {**reading.numbers, **{labels: value.values for labels, value in reading.histograms.items()}}
@@ -205,8 +198,8 @@ async def test_published_messages_are_counted_by_exchange_and_result(measured: B
     assert await measured.publish(KNOWN) == [PublishResult.CONFIRMED] * 2
     await measured.publish([KNOWN[0], make_message("4", "nobody", "work")])
     await measured.publish([])
-    assert counts(metrics, SENT_MESSAGES) == {("work", ""): 3, ("work", "unroutable"): 1}
-    assert counts(metrics, OPERATION_DURATION) == {("",): 1, ("unroutable",): 1}
+    assert counts(metrics, metric_names.SENT_MESSAGES) == {("work", ""): 3, ("work", "unroutable"): 1}
+    assert counts(metrics, metric_names.OPERATION_DURATION) == {("",): 1, ("unroutable",): 1}
 
 
 @pytest.mark.parametrize("measures_processing", [True, False])
@@ -227,11 +220,13 @@ async def test_a_consumer_counts_messages_batches_and_failures(
     await consumer.start()
     while not handled.is_set():
         await clock.advance(1)
-    assert counts(metrics, CONSUMED_MESSAGES) == {("work.own",): 2}, "an id in the name is no label"
-    assert counts(metrics, BATCH_SIZE) == {("work.own",): 1}
+    assert counts(metrics, metric_names.CONSUMED_MESSAGES) == {("work.own",): 2}, (
+        "an id in the name is no label"
+    )
+    assert counts(metrics, metric_names.BATCH_SIZE) == {("work.own",): 1}
     if measures_processing:
         once_each = {("work.own", "", ""): 1, ("work.own", "", "OSError"): 1}
-        assert counts(metrics, PROCESS_DURATION) == once_each
+        assert counts(metrics, metric_names.PROCESS_DURATION) == once_each
     else:
-        assert PROCESS_DURATION not in {reading.spec for reading in metrics.read()}
+        assert metric_names.PROCESS_DURATION not in {reading.spec for reading in metrics.read()}
     await consumer.stop()

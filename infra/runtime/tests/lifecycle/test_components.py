@@ -7,26 +7,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
+from warrener_runtime import lifecycle
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.health import HealthServer, Readiness
-from warrener_runtime.lifecycle import (
-    Component,
-    Consumer,
-    Group,
-    Loop,
-    ManagedComponent,
-    Resource,
-    StoppedWhileStarting,
-)
 from warrener_runtime.virtual_clock import VirtualClock
 
 ROUNDS = 10
 CALLS = 50
 
 
-class Kettle(ManagedComponent):
+class Kettle(lifecycle.ManagedComponent):
     """A component that writes down what happens to it, and that a test can hold back or break."""
 
     def __init__(self, name: str, diary: list[str] | None = None) -> None:
@@ -76,24 +68,27 @@ async def ignore(subscription: Subscription, batch: list[Delivery]) -> None:
     """Settles nothing."""
 
 
-def a_consumer() -> Component:
+def a_consumer() -> lifecycle.Component:
     bus = MemoryBus(MemoryBroker())
-    return Group(Resource("bus", bus.start, nothing), Consumer("consumer", bus, "nowhere", 10, ignore))
+    return lifecycle.Group(
+        lifecycle.Resource("bus", bus.start, nothing),
+        lifecycle.Consumer("consumer", bus, "nowhere", 10, ignore),
+    )
 
 
-def a_health_server() -> Component:
+def a_health_server() -> lifecycle.Component:
     server = HealthServer("test", Readiness(dict), host="127.0.0.1", port=0)
-    return Resource("health", server.open, server.close)
+    return lifecycle.Resource("health", server.open, server.close)
 
 
-KINDS: dict[str, Callable[[], Component]] = {
-    "a loop": lambda: Loop("loop", nothing, every=None),
-    "a periodic loop": lambda: Loop("loop", nothing, every=60),
+KINDS: dict[str, Callable[[], lifecycle.Component]] = {
+    "a loop": lambda: lifecycle.Loop("loop", nothing, every=None),
+    "a periodic loop": lambda: lifecycle.Loop("loop", nothing, every=60),
     "a consumer": a_consumer,
-    "a group": lambda: Group(
-        Kettle("a"), Group(Kettle("b"), Loop("loop", nothing, every=0.001)), Kettle("c")
+    "a group": lambda: lifecycle.Group(
+        Kettle("a"), lifecycle.Group(Kettle("b"), lifecycle.Loop("loop", nothing, every=0.001)), Kettle("c")
     ),
-    "a resource": lambda: Resource("store", nothing, nothing),
+    "a resource": lambda: lifecycle.Resource("store", nothing, nothing),
     "a health server": a_health_server,
 }
 
@@ -109,7 +104,7 @@ async def test_500_calls_in_any_order_leave_it_as_it_was(kind: str) -> None:
             for _ in range(CALLS)
         ]
         results = await asyncio.gather(*calls, return_exceptions=True)
-        assert {type(result) for result in results} <= {type(None), StoppedWhileStarting}
+        assert {type(result) for result in results} <= {type(None), lifecycle.StoppedWhileStarting}
         await component.stop()
         await component.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -159,7 +154,7 @@ async def test_a_stop_during_a_start_ends_it_and_the_starter_gets_an_error(kettl
     starting = asyncio.create_task(kettle.start())
     await asyncio.sleep(0)  # one turn: the start waits at its gate
     await kettle.stop()
-    with pytest.raises(StoppedWhileStarting, match="k was stopped before it had started"):
+    with pytest.raises(lifecycle.StoppedWhileStarting, match="k was stopped before it had started"):
         await starting
     assert kettle.diary == ["stop k"]
 
@@ -193,7 +188,7 @@ async def test_a_stop_hurries_a_drain(kettle: Kettle) -> None:
 
 async def test_a_group_starts_in_order_and_drains_and_stops_in_reverse() -> None:
     diary: list[str] = []
-    group = Group(Kettle("a", diary), Kettle("b", diary))
+    group = lifecycle.Group(Kettle("a", diary), Kettle("b", diary))
     await group.start()
     await group.drain()
     await group.stop()
@@ -205,7 +200,7 @@ async def test_a_group_that_cannot_start_stops_what_had_started() -> None:
     broken = Kettle("b", diary)
     broken.broken = {"start"}
     with pytest.raises(OSError, match="b cannot start"):
-        await Group(Kettle("a", diary), broken, Kettle("c", diary)).start()
+        await lifecycle.Group(Kettle("a", diary), broken, Kettle("c", diary)).start()
     assert diary == ["start a", "stop b", "stop a"]
 
 
@@ -213,7 +208,7 @@ async def test_one_that_does_not_stop_does_not_keep_the_others_from_it() -> None
     diary: list[str] = []
     kettles = [Kettle(name, diary) for name in "abc"]
     kettles[0].broken = kettles[2].broken = {"stop"}
-    group = Group(*kettles)
+    group = lifecycle.Group(*kettles)
     await group.start()
     with pytest.raises(ExceptionGroup, match="2 components of group did not stop"):
         await group.stop()
@@ -227,7 +222,7 @@ async def test_a_loop_turns_from_start_to_start_and_never_catches_up() -> None:
         turns.append(clock.monotonic())
         await clock.sleep(3 if len(turns) == 1 else 25 if len(turns) == 2 else 0)
 
-    loop = Loop("loop", body, every=10, clock=clock)
+    loop = lifecycle.Loop("loop", body, every=10, clock=clock)
     await loop.start()
     await clock.advance(55)
     assert turns == [0, 10, 35, 45, 55]
@@ -244,7 +239,7 @@ async def test_a_loop_logs_an_error_backs_off_and_goes_on() -> None:
         if len(turns) < 5:
             raise OSError("the store is away")
 
-    loop = Loop("loop", body, every=1, clock=clock)
+    loop = lifecycle.Loop("loop", body, every=1, clock=clock)
     with capture_logs() as records:
         await loop.start()
         await clock.advance(2.6)
@@ -264,7 +259,7 @@ async def test_draining_a_loop_lets_the_turn_end_and_does_not_wait_for_the_next(
         await gate.wait()
         ended.append("turn")
 
-    loop = Loop("loop", body, every=3600)
+    loop = lifecycle.Loop("loop", body, every=3600)
     await loop.start()
     await entered.wait()
     draining = asyncio.create_task(loop.drain())
@@ -278,7 +273,7 @@ async def test_draining_a_loop_lets_the_turn_end_and_does_not_wait_for_the_next(
 
 async def test_draining_a_loop_that_rests_ends_it_at_once() -> None:
     clock = VirtualClock()
-    loop = Loop("loop", nothing, every=3600, clock=clock)
+    loop = lifecycle.Loop("loop", nothing, every=3600, clock=clock)
     await loop.start()
     await clock.settle()
     await loop.drain()
@@ -297,7 +292,7 @@ async def test_a_resource_is_shut_once_for_each_time_it_was_opened() -> None:
     async def shut() -> None:
         calls.append("shut")
 
-    resource = Resource("store", open_, shut)
+    resource = lifecycle.Resource("store", open_, shut)
     with pytest.raises(OSError, match="no"):
         await resource.start()
     await resource.stop()

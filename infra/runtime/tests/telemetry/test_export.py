@@ -19,17 +19,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from structlog.testing import capture_logs
 
-from warrener_runtime.telemetry import otlp_http
+from warrener_runtime.telemetry import otlp, otlp_http
 from warrener_runtime.telemetry.encoding import encoder
 from warrener_runtime.telemetry.export import Batching, BatchingSink, LossLog, otlp_exporter
-from warrener_runtime.telemetry.otlp import (
-    OtlpEndpoint,
-    OtlpExporter,
-    OtlpProtocol,
-    OtlpVariables,
-    service_resource,
-    trace_endpoint,
-)
 from warrener_runtime.telemetry.otlp_http import OtlpHttpClient
 from warrener_runtime.telemetry.recorder import EndedSpan, FinishedSpan, origin_of, to_readable_span
 from warrener_runtime.telemetry.spans import SpanRef, SpanShape, SpanStart, plain_shape
@@ -67,7 +59,7 @@ class Collector:
 
 
 def sink_to(collector: Collector, batching: Batching, losses: LossLog | None = None) -> BatchingSink:
-    exporter = OtlpExporter(collector.send, collector.close)
+    exporter = otlp.OtlpExporter(collector.send, collector.close)
     return BatchingSink(exporter, losses or LossLog("http://collector/"), batching)
 
 
@@ -145,7 +137,7 @@ def test_the_pace_is_set_by_opentelemetrys_variables() -> None:
         "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10",
         "OTEL_BSP_MAX_QUEUE_SIZE": "many",
     }
-    found = Batching.from_variables(OtlpVariables("traces", variables))
+    found = Batching.from_variables(otlp.OtlpVariables("traces", variables))
     assert found == Batching(delay=0.25, batch=10)
 
 
@@ -185,11 +177,11 @@ PROTOCOL, TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_T
 )
 def test_the_endpoint_is_chosen_by_the_specification(
     url: str | None,
-    protocol: OtlpProtocol | None,
+    protocol: otlp.OtlpProtocol | None,
     variables: dict[str, str],
     expected: tuple[str, str] | None,
 ) -> None:
-    assert trace_endpoint(url, protocol, variables) == expected
+    assert otlp.trace_endpoint(url, protocol, variables) == expected
 
 
 @pytest.mark.parametrize(
@@ -197,7 +189,7 @@ def test_the_endpoint_is_chosen_by_the_specification(
 )
 def test_a_value_that_is_not_known_is_ignored_with_a_warning(variables: dict[str, str]) -> None:
     with capture_logs() as records:
-        found = trace_endpoint(None, None, {BASE: "http://c", **variables})
+        found = otlp.trace_endpoint(None, None, {BASE: "http://c", **variables})
     assert found == ("http://c/v1/traces", HTTP)
     assert [record["action"] for record in records] == ["telemetry.variable_ignored"]
 
@@ -220,20 +212,20 @@ TIMEOUT, TRACES_TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRAC
 )
 def test_timeouts_are_milliseconds(variables: dict[str, str], expected: float) -> None:
     with capture_logs() as records:
-        assert OtlpVariables("traces", variables).timeout("OTEL_BSP_EXPORT_TIMEOUT") == expected
+        assert otlp.OtlpVariables("traces", variables).timeout("OTEL_BSP_EXPORT_TIMEOUT") == expected
     assert len(records) == (variables.get(TIMEOUT) in {"-1", "5s"})
 
 
-@pytest.mark.parametrize("protocol", get_args(OtlpProtocol))
+@pytest.mark.parametrize("protocol", get_args(otlp.OtlpProtocol))
 def test_a_collector_that_never_answers_costs_no_more_than_the_timeout(
-    protocol: OtlpProtocol, monkeypatch: pytest.MonkeyPatch
+    protocol: otlp.OtlpProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TIMEOUT, "200")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"
         seconds = list[float]()
         while not seconds or (seconds[-1] >= 4 and len(seconds) < 5):  # the machine may stand still in one
-            exporter = otlp_exporter(origin_of(service_resource("s")), OtlpEndpoint(url, protocol))
+            exporter = otlp_exporter(origin_of(otlp.service_resource("s")), otlp.OtlpEndpoint(url, protocol))
             began = time.monotonic()
             with pytest.raises(OSError, match=r"timed out|does not answer"):
                 exporter.send([SPAN])
@@ -357,7 +349,7 @@ def test_a_client_that_is_closed_repeats_nothing(serve: Callable[..., Server]) -
 
 # -- by hand -----------------------------------------------------------------------------------------------
 
-ORIGIN = origin_of(service_resource("warrener-agent"))
+ORIGIN = origin_of(otlp.service_resource("warrener-agent"))
 NANOSECONDS = st.integers(0, 2**63)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 VALUES = TEXTS | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.floats(allow_nan=False)

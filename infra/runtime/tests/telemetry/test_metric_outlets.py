@@ -17,19 +17,12 @@ from structlog.testing import capture_logs
 
 from warrener_runtime.health import HealthServer, Readiness
 from warrener_runtime.settings import ServiceSettings
-from warrener_runtime.telemetry import Telemetry, names
+from warrener_runtime.telemetry import Telemetry, names, otlp
 from warrener_runtime.telemetry.metrics import Metrics
-from warrener_runtime.telemetry.otlp import (
-    MetricSettings,
-    OtlpEndpoint,
-    OtlpExporter,
-    metric_settings,
-    service_resource,
-)
 from warrener_runtime.telemetry.otlp_metrics import MetricPusher, to_metrics_data
 from warrener_runtime.telemetry.user_meter import UserMeter
 
-COLLECTOR = OtlpEndpoint("http://collector:4318/v1/metrics", "http/protobuf")
+COLLECTOR = otlp.OtlpEndpoint("http://collector:4318/v1/metrics", "http/protobuf")
 OTLP = "OTEL_EXPORTER_OTLP"
 AT_THE_END = 3600.0  # seconds: no push before shutdown
 
@@ -47,7 +40,9 @@ def recorded() -> Metrics:
 
 
 def test_without_variables_metrics_are_recorded_and_not_pushed() -> None:
-    assert metric_settings({}) == MetricSettings(enabled=True, endpoint=None, interval=60.0, timeout=10.0)
+    assert otlp.metric_settings({}) == otlp.MetricSettings(
+        enabled=True, endpoint=None, interval=60.0, timeout=10.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,7 @@ def test_without_variables_metrics_are_recorded_and_not_pushed() -> None:
 )
 def test_variables_switch_metrics_off(variables: Mapping[str, str]) -> None:
     endpoint = {f"{OTLP}_ENDPOINT": "http://collector:4318"}
-    assert not metric_settings({**variables, **endpoint}).enabled
+    assert not otlp.metric_settings({**variables, **endpoint}).enabled
 
 
 @pytest.mark.parametrize(
@@ -73,14 +68,14 @@ def test_variables_switch_metrics_off(variables: Mapping[str, str]) -> None:
     ids=str,
 )
 def test_variables_name_the_collector(variables: Mapping[str, str], endpoint: tuple[str, str] | None) -> None:
-    chosen = metric_settings(variables)
+    chosen = otlp.metric_settings(variables)
     assert chosen.enabled
     assert chosen.endpoint == endpoint
 
 
 def test_interval_and_timeout_count_milliseconds() -> None:
     batches = {"OTEL_METRIC_EXPORT_INTERVAL": "5000", "OTEL_METRIC_EXPORT_TIMEOUT": "3000"}
-    chosen = metric_settings(
+    chosen = otlp.metric_settings(
         {f"{OTLP}_ENDPOINT": "http://collector:4318", f"{OTLP}_TIMEOUT": "9000", **batches}
     )
     assert (chosen.interval, chosen.timeout) == (5.0, 3.0)
@@ -92,18 +87,18 @@ def test_interval_and_timeout_count_milliseconds() -> None:
 )
 def test_a_variable_that_cannot_be_used_is_logged(variable: str) -> None:
     with capture_logs() as logs:
-        metric_settings({variable: "soon"})
+        otlp.metric_settings({variable: "soon"})
     assert [line["variable"] for line in logs] == [variable]
 
 
 def test_the_service_is_described_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     given = "deployment.environment.name=pro%20d, service.name=x, broken"
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", given)
-    found = service_resource("warrener-agent")
+    found = otlp.service_resource("warrener-agent")
     assert (found["deployment.environment.name"], found["service.name"]) == ("pro d", "x")
     assert len(found["service.instance.id"]) == 36
     monkeypatch.setenv("OTEL_SERVICE_NAME", "own")
-    assert service_resource("warrener-agent")["service.name"] == "own"
+    assert otlp.service_resource("warrener-agent")["service.name"] == "own"
 
 
 # -- pushing -----------------------------------------------------------------------------------------------
@@ -126,7 +121,7 @@ class Collector:
 
 def pusher(collector: Collector, interval: float = AT_THE_END) -> MetricPusher:
     resource = {"service.name": "a"}
-    exporter = OtlpExporter(collector.send, collector.closed.set)
+    exporter = otlp.OtlpExporter(collector.send, collector.closed.set)
     return MetricPusher(recorded(), exporter, COLLECTOR.url, lambda: resource, interval)
 
 

@@ -6,19 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from warrener_runtime.telemetry import names
-from warrener_runtime.telemetry.metric_names import (
-    LABELS,
-    OTHER,
-    MetricSpec,
-    declared_metrics,
-    prometheus_name,
-)
+from warrener_runtime.telemetry import metric_names, names
 from warrener_runtime.telemetry.metrics import LabelBounds, Metrics, render
 
-JOBS = MetricSpec("test.jobs", "counter", "{job}", "Jobs.", (names.JOB_TYPE, names.ERROR_TYPE))
-WAITING = MetricSpec("test.waiting", "gauge", "{job}", "Waiting jobs.", (names.QUEUE,))
-DURATION = MetricSpec(
+JOBS = metric_names.MetricSpec("test.jobs", "counter", "{job}", "Jobs.", (names.JOB_TYPE, names.ERROR_TYPE))
+WAITING = metric_names.MetricSpec("test.waiting", "gauge", "{job}", "Waiting jobs.", (names.QUEUE,))
+DURATION = metric_names.MetricSpec(
     "test.duration", "histogram", "s", "Time.", (names.QUEUE,), constants={"a.b": "c"}, bounds=(1.0, 5.0)
 )
 
@@ -82,19 +75,19 @@ def test_values_beyond_the_limit_are_other(metrics: Metrics) -> None:
     found = numbers(metrics)
     assert len(found) == 201
     assert found["type7", ""] == 2
-    assert found[OTHER, ""] == 100
+    assert found[metric_names.OTHER, ""] == 100
 
 
 def test_the_limit_of_a_label_is_the_same_for_all_metrics() -> None:
     bounds = LabelBounds(max_values=1)
     assert bounds.admit((names.QUEUE,), ("here",)) == ("here",)
-    assert bounds.admit((names.QUEUE, names.JOB_TYPE), ("there", "mail")) == (OTHER, "mail")
+    assert bounds.admit((names.QUEUE, names.JOB_TYPE), ("there", "mail")) == (metric_names.OTHER, "mail")
     assert bounds.admit((names.QUEUE,), ("",)) == ("",)
 
 
 def test_gauges_of_values_beyond_the_limit_add_up(metrics: Metrics) -> None:
     metrics.gauge(WAITING).replace({(f"queue{number}",): 1 for number in range(203)})
-    assert numbers(metrics)[OTHER,] == 3
+    assert numbers(metrics)[metric_names.OTHER,] == 3
 
 
 def test_a_long_text_is_no_label(metrics: Metrics) -> None:
@@ -140,17 +133,17 @@ def test_prometheus_reads_all_kinds(metrics: Metrics) -> None:
     ]
 
 
-@pytest.mark.parametrize("spec", list(declared_metrics()), ids=lambda spec: spec.name)
-def test_a_declaration_is_whole(spec: MetricSpec) -> None:
+@pytest.mark.parametrize("spec", list(metric_names.declared_metrics()), ids=lambda spec: spec.name)
+def test_a_declaration_is_whole(spec: metric_names.MetricSpec) -> None:
     assert spec.description.endswith(".")
-    assert set(spec.labels) <= LABELS.keys()
+    assert set(spec.labels) <= metric_names.LABELS.keys()
     assert spec.services
     assert (spec.kind == "histogram") == bool(spec.bounds)
     assert list(spec.bounds) == sorted(set(spec.bounds))
 
 
 def test_no_two_metrics_have_one_name() -> None:
-    found = [prometheus_name(spec) for spec in declared_metrics()]
+    found = [metric_names.prometheus_name(spec) for spec in metric_names.declared_metrics()]
     assert len(found) == len(set(found)) > 20
 
 

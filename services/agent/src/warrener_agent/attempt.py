@@ -9,19 +9,8 @@ from typing import Any
 
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.context import AttemptFacts
+from warrener_agent.decisions import outcomes
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, HandlerReturned, describe_error
-from warrener_agent.decisions.outcomes import (
-    FailedOutcome,
-    Outcome,
-    StopCause,
-    SucceededOutcome,
-    UnresolvedOutcome,
-    attempt_facts,
-    outcome_word,
-    stop_outcome,
-    timeout_outcome,
-    unknown_job_type_error,
-)
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
 from warrener_agent.executors.base import Execution, Executor, HandlerCall
 from warrener_agent.executors.flight_record import with_progress
@@ -89,7 +78,7 @@ class AttemptRunner(ManagedComponent):
 
     def unknown_job_type_error(self, data: AttemptDispatchedData) -> ErrorInfo:
         """Describe why an attempt of a job type without a handler cannot run here."""
-        return unknown_job_type_error(data, self.agent.agent_id, sorted(self.definitions))
+        return outcomes.unknown_job_type_error(data, self.agent.agent_id, sorted(self.definitions))
 
     def begin(self, run: Run) -> None:
         """Start the attempt; it is in the table of runs from now on."""
@@ -118,7 +107,7 @@ class AttemptRunner(ManagedComponent):
         hurry = asyncio.create_task(self._is_hurried.wait())
         await asyncio.wait({waiting, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
         for run in self.agent.running:
-            run.request_stop(StopCause.DRAINED, "the agent ends")
+            run.request_stop(outcomes.StopCause.DRAINED, "the agent ends")
         grace.cancel()
         hurry.cancel()
         await waiting
@@ -204,18 +193,18 @@ class Attempt:
         run, runner = self._run, self._runner
         data = run.data
         if run.stop is not None:  # before it began
-            self._report(stop_outcome(run.stop, run.stop_reason, None))
+            self._report(outcomes.stop_outcome(run.stop, run.stop_reason, None))
             return
         definition = runner.definitions.get(data.job_type)
         if definition is None:
-            self._report(FailedOutcome(runner.unknown_job_type_error(data)))
+            self._report(outcomes.FailedOutcome(runner.unknown_job_type_error(data)))
             return
         try:
-            facts = self._facts = attempt_facts(
+            facts = self._facts = outcomes.attempt_facts(
                 data, run.started_at, run.checkpoint, run.context, run.baggage
             )
             if facts.deadline <= run.started_at:  # it waited in its queue while its job expired
-                self._report(timeout_outcome(data, facts, None, None))
+                self._report(outcomes.timeout_outcome(data, facts, None, None))
                 return
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
             margin = STEP_MARGIN * runner.agent.settings.agent_claim_ttl
@@ -268,18 +257,20 @@ class Attempt:
             elif isinstance(ended, HandlerRaised):
                 self._report(self._raised(ended))
             else:
-                self._report(SucceededOutcome(self._completion(ended, self._handler_port), recorded=False))
+                self._report(
+                    outcomes.SucceededOutcome(self._completion(ended, self._handler_port), recorded=False)
+                )
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
 
-    def _raised(self, ended: HandlerRaised) -> Outcome:
+    def _raised(self, ended: HandlerRaised) -> outcomes.Outcome:
         if self._handler_port is not None and self._handler_port.lease_ended():
-            return UnresolvedOutcome("its lease ended before it did", has_stopped=True)
+            return outcomes.UnresolvedOutcome("its lease ended before it did", has_stopped=True)
         error = ended.error
         if error.flight_record is not None and self._handler_port is not None:
             record = with_progress(error.flight_record, self._handler_port.progress_value)
             error = error.model_copy(update={"flight_record": record})
-        return FailedOutcome(error, ended.retry_after_seconds, handler_signal=ended.handler_signal)
+        return outcomes.FailedOutcome(error, ended.retry_after_seconds, handler_signal=ended.handler_signal)
 
     def _completion(self, ended: HandlerReturned, handler_port: LocalHandlerPort) -> Completion:
         run = self._run
@@ -294,7 +285,7 @@ class Attempt:
 
     async def _conclude(self, handler_port: LocalHandlerPort, ended: HandlerResult) -> None:
         """Commit or roll back the transaction that there may be, then report."""
-        outcome: Outcome
+        outcome: outcomes.Outcome
         try:
             async with handler_port:
                 if isinstance(ended, HandlerRaised):
@@ -306,14 +297,14 @@ class Attempt:
         else:
             self._report(outcome)
 
-    async def _commit(self, handler_port: LocalHandlerPort, completion: Completion) -> Outcome:
+    async def _commit(self, handler_port: LocalHandlerPort, completion: Completion) -> outcomes.Outcome:
         try:
             recorded = await handler_port.complete(completion)
         except LedgerUnavailable as error:
-            return UnresolvedOutcome(f"the commit may have failed: {error}")
+            return outcomes.UnresolvedOutcome(f"the commit may have failed: {error}")
         if recorded is False:
-            return UnresolvedOutcome("the ledger refused the transaction")
-        return SucceededOutcome(completion, recorded=bool(recorded))
+            return outcomes.UnresolvedOutcome("the ledger refused the transaction")
+        return outcomes.SucceededOutcome(completion, recorded=bool(recorded))
 
     # -- the handler is stopped from outside ---------------------------------------------------------------
 
@@ -336,18 +327,18 @@ class Attempt:
             self._report_own_failure(error)
         else:
             outcome = self._stopped(self._execution, self._handler_port)
-            if isinstance(outcome, UnresolvedOutcome):
+            if isinstance(outcome, outcomes.UnresolvedOutcome):
                 outcome = replace(outcome, has_stopped=has_stopped)
             self._report(outcome)
 
-    def _stopped(self, execution: Execution, handler_port: LocalHandlerPort) -> Outcome:
+    def _stopped(self, execution: Execution, handler_port: LocalHandlerPort) -> outcomes.Outcome:
         run, record = self._run, with_progress(execution.flight_record, handler_port.progress_value)
         if run.stop is not None:
-            return stop_outcome(run.stop, run.stop_reason, record)
+            return outcomes.stop_outcome(run.stop, run.stop_reason, record)
         assert self._facts is not None
         heartbeat = run.heartbeat
         silent_for = heartbeat.timeout if heartbeat is not None and heartbeat.is_expired else None
-        return timeout_outcome(run.data, self._facts, silent_for, record)
+        return outcomes.timeout_outcome(run.data, self._facts, silent_for, record)
 
     def _abandon(self, execution: Execution) -> None:
         data = self._run.data
@@ -371,15 +362,17 @@ class Attempt:
             exc_info=error,
         )
         self._over = True
-        self._report(FailedOutcome(describe_error(error).error))
+        self._report(outcomes.FailedOutcome(describe_error(error).error))
 
-    def _report(self, outcome: Outcome) -> None:
-        if not isinstance(outcome, SucceededOutcome) and self._runner.checkpoints.has_unsaved(self._run):
+    def _report(self, outcome: outcomes.Outcome) -> None:
+        if not isinstance(outcome, outcomes.SucceededOutcome) and self._runner.checkpoints.has_unsaved(
+            self._run
+        ):
             self._runner.spawn(self._report_checkpointed(outcome))
         else:
             self._submit(outcome)
 
-    async def _report_checkpointed(self, outcome: Outcome) -> None:
+    async def _report_checkpointed(self, outcome: outcomes.Outcome) -> None:
         """Save the last checkpoint before the end is reported: another attempt may follow."""
         try:
             await self._runner.checkpoints.flush(self._run)
@@ -387,11 +380,11 @@ class Attempt:
             _log.exception("A checkpoint could not be saved.", action="agent.checkpoint_failed")
         self._submit(outcome)
 
-    def _submit(self, outcome: Outcome) -> None:
+    def _submit(self, outcome: outcomes.Outcome) -> None:
         run = self._run
         agent = self._runner.agent
         run.handler_ended, run.handler_ended_at = True, agent.clock.monotonic()
-        run.succeeded = isinstance(outcome, SucceededOutcome)
+        run.succeeded = isinstance(outcome, outcomes.SucceededOutcome)
         run.halt = None  # no reference cycle: a finished attempt is freed at once, not by the collector
         self._runner.live.discard(self)
         agent.metrics.record_end(run, outcome, run.handler_ended_at)
@@ -415,16 +408,16 @@ class Attempt:
             )
         )
 
-    def _end_span(self, outcome: Outcome) -> TracedEnd:
+    def _end_span(self, outcome: outcomes.Outcome) -> TracedEnd:
         """End the span, unless the ledger must say whether the attempt is still this agent's: if another has
         it, the supervisor has recorded the span of a lost attempt."""
         now = self._runner.agent.clock.now()
-        self._span.set(names.OUTCOME, outcome_word(outcome))
-        if isinstance(outcome, FailedOutcome) and outcome.handler_signal is None:
+        self._span.set(names.OUTCOME, outcomes.outcome_word(outcome))
+        if isinstance(outcome, outcomes.FailedOutcome) and outcome.handler_signal is None:
             error = outcome.error
             self._span.fail(SpanFailure(error.type, error.message, raised=True, stacktrace=error.stack or ""))
         self._span.end_at(to_nanoseconds(now))
-        if not isinstance(outcome, UnresolvedOutcome):
+        if not isinstance(outcome, outcomes.UnresolvedOutcome):
             self._span.finish()
         return TracedEnd(self._span, now)
 

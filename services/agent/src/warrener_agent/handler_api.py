@@ -12,14 +12,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from warrener_agent.context import ChildJobSpec, Parameters
-from warrener_agent.ledger.port import (
-    ChildJobRequest,
-    Claim,
-    Completion,
-    Ledger,
-    LedgerError,
-    OpenTransaction,
-)
+from warrener_agent.ledger import port
 from warrener_agent.run_table import HandlerHeartbeat
 from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.identity import child_job_id
@@ -35,8 +28,8 @@ class LocalHandlerPort:
     """A `HandlerPort` in the agent's event loop. It must always be closed: by `async with`, or at once by
     `close_unused`."""
 
-    _ledger: Ledger
-    _claim: Claim
+    _ledger: port.Ledger
+    _claim: port.Claim
     _agent_id: str
     _context: TraceContext
     _progress: Callable[[float, str], None]
@@ -51,12 +44,14 @@ class LocalHandlerPort:
     # Most handlers use none of these.
     _child_jobs: "ChildJobs | None" = None
     _stack: AsyncExitStack | None = None
-    _transaction: OpenTransaction | None = None
+    _transaction: port.OpenTransaction | None = None
     _statements: set[asyncio.Task[list[Mapping[str, Any]]]] | None = None
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         if self._closed:
-            raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
+            raise port.LedgerError(
+                "expected an open transaction, got one that is over: its attempt has ended"
+            )
         self._check_lease()
         # In a task of its own, so that closing can end it, whichever thread waits for it.
         work = asyncio.create_task(self._execute(statement, parameters))
@@ -103,14 +98,14 @@ class LocalHandlerPort:
 
     def _check_lease(self) -> None:
         if self.lease_ended():
-            raise LedgerError(LEASE_ENDED)
+            raise port.LedgerError(LEASE_ENDED)
 
     def alive(self) -> None:
         if self.heartbeat is not None and not self.stopping:  # a sign then must not change why it stops
             self.heartbeat.beat()
 
     @property
-    def child_jobs(self) -> tuple[ChildJobRequest, ...]:
+    def child_jobs(self) -> tuple[port.ChildJobRequest, ...]:
         """The child jobs that the handler requested."""
         return () if self._child_jobs is None else self._child_jobs.all()
 
@@ -121,7 +116,7 @@ class LocalHandlerPort:
         self._closed = True
         return True
 
-    async def complete(self, completion: Completion) -> bool | None:
+    async def complete(self, completion: port.Completion) -> bool | None:
         """Commit with the completion; True if the ledger accepted it, None if there is no transaction."""
         return None if self._transaction is None else await self._transaction.complete(completion)
 
@@ -152,7 +147,7 @@ class ChildJobs:
     def __init__(self, parent: UUID, context: TraceContext, baggage: str | None = None) -> None:
         self._parent = parent
         self._context, self._baggage = context, baggage
-        self._requested: dict[str, ChildJobRequest] = {}
+        self._requested: dict[str, port.ChildJobRequest] = {}
 
     def add(self, spec: ChildJobSpec) -> UUID:
         """Store a child job, and return the job id that it will have. Raises ValueError for a bad request."""
@@ -160,10 +155,10 @@ class ChildJobs:
         if key in self._requested:
             raise ValueError(f"expected a key for each child job of a job, got {key!r} twice")
         job_id = child_job_id(self._parent, key)
-        self._requested[key] = ChildJobRequest(key, self._request(spec, job_id))
+        self._requested[key] = port.ChildJobRequest(key, self._request(spec, job_id))
         return job_id
 
-    def all(self) -> tuple[ChildJobRequest, ...]:
+    def all(self) -> tuple[port.ChildJobRequest, ...]:
         return tuple(self._requested.values())
 
     def _request(self, spec: ChildJobSpec, job_id: UUID) -> bytes:

@@ -11,20 +11,8 @@ from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.start_gate import StartGate
-from warrener_contracts import topology
+from warrener_contracts import events, topology
 from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.events import (
-    AgentAnnounced,
-    AgentAnnouncedData,
-    AgentHeartbeat,
-    AgentHeartbeatData,
-    AgentHeartbeatRequested,
-    AttemptCancel,
-    AttemptsChecked,
-    BreakerChanged,
-    HeartbeatAttempt,
-    ScheduleDeclaration,
-)
 from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import EXCHANGES, TOPOLOGY, Topology, dispatch_queue
@@ -62,7 +50,7 @@ class Announcer(ManagedComponent):
         agent: AgentContext,
         outbox: AgentOutbox,
         definitions: Iterable[JobDefinition],
-        schedules: Iterable[ScheduleDeclaration] = (),
+        schedules: Iterable[events.ScheduleDeclaration] = (),
     ) -> None:
         super().__init__("announcer")
         self._outbox = outbox
@@ -72,11 +60,11 @@ class Announcer(ManagedComponent):
         own = (self._agent.own_control_queue, *map(dispatch_queue, self._agent.queues))
         needed = TOPOLOGY.with_queues(own)
         await declare_when_permitted("topology", lambda: self._agent.bus.declare(needed), self._agent.clock)
-        event = AgentAnnounced(
+        event = events.AgentAnnounced(
             id=str(self._agent.entropy.new_id()),
             source=f"warrener/agent/{self._agent.agent_id}",
             time=self._agent.clock.now(),
-            data=AgentAnnouncedData(
+            data=events.AgentAnnouncedData(
                 agent_id=self._agent.agent_id,
                 queues=self._agent.queues,
                 job_types=tuple(definition.declaration for definition in self._definitions),
@@ -208,7 +196,7 @@ class Heartbeater(ManagedComponent):
         sent = await self._publish(message, timeout)
         self._note(message.exchange, sent)
         if sent in (PublishResult.UNROUTABLE, PublishResult.REFUSED):
-            route = AgentHeartbeat.routes[1]
+            route = events.AgentHeartbeat.routes[1]
             other = message._replace(exchange=route.exchange, routing_key=route.key_for(event.data))
             sent = await self._publish(other, timeout)
         return sent is PublishResult.CONFIRMED
@@ -272,18 +260,18 @@ class Heartbeater(ManagedComponent):
             persistent=False,
         )
 
-    def _heartbeat(self) -> AgentHeartbeat:
+    def _heartbeat(self) -> events.AgentHeartbeat:
         now = self._agent.clock.monotonic()
         running = tuple(
-            HeartbeatAttempt(job_id=run.data.job_id, attempt=run.data.attempt, held=run.is_held)
+            events.HeartbeatAttempt(job_id=run.data.job_id, attempt=run.data.attempt, held=run.is_held)
             for run in self._agent.running
             if run.is_held or run.announced or run.outlives(self._min_reported_age, now)
         )
-        return AgentHeartbeat(
+        return events.AgentHeartbeat(
             id=str(self._agent.entropy.new_id()),
             source=f"warrener/agent/{self._agent.agent_id}",
             time=self._agent.clock.now(),
-            data=AgentHeartbeatData(
+            data=events.AgentHeartbeatData(
                 agent_id=self._agent.agent_id,
                 host=socket.gethostname(),
                 pid=os.getpid(),
@@ -330,14 +318,14 @@ class ControlHandler:
         ignored = 0
         for element in decode_message(delivery, max_events=self._agent.settings.batch_limit):
             event = element.event if isinstance(element, DecodedEvent) else None
-            if isinstance(event, AttemptCancel):
+            if isinstance(event, events.AttemptCancel):
                 await self._cancel(event)
-            elif isinstance(event, AgentHeartbeatRequested):
+            elif isinstance(event, events.AgentHeartbeatRequested):
                 self._start_gate.note_supervisor()
                 await self._heartbeater.send_requested_heartbeat()
-            elif isinstance(event, AttemptsChecked):
+            elif isinstance(event, events.AttemptsChecked):
                 await self._start_gate.apply(event.data)
-            elif isinstance(event, BreakerChanged):
+            elif isinstance(event, events.BreakerChanged):
                 if self._agent.breaker_filter.update(event.data, self._agent.clock.monotonic()):
                     _control_log.info(
                         "A circuit breaker changed its state: attempts are given back while it is open.",
@@ -356,7 +344,7 @@ class ControlHandler:
                 events=ignored,
             )
 
-    async def _cancel(self, event: AttemptCancel) -> None:
+    async def _cancel(self, event: events.AttemptCancel) -> None:
         data = event.data
         if data.attempt is None:  # every attempt: the ledger refuses later claims too
             await self._agent.ledger.cancel([data.job_id], now=self._agent.clock.now())

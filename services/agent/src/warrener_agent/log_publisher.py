@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from warrener_agent import log_buffer
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.log_buffer import (
-    NO_LOG,
-    AttemptLogSink,
-    LogBuffer,
-    LogLimits,
-    NumberedLine,
-    SharedSize,
-    group_by_size,
-)
 from warrener_agent.run_table import Run
 from warrener_contracts.events import AttemptLogged
 from warrener_contracts.messages import batch_messages, build_message
@@ -52,15 +44,15 @@ class AttemptLog:
     run: Run
     due_at: float = 0.0
     ended_at: float = inf
-    last_published: NumberedLine | None = None
+    last_published: log_buffer.NumberedLine | None = None
 
 
 class _Part(NamedTuple):
     """Lines of one log that are published now."""
 
     log: AttemptLog
-    buffer: LogBuffer
-    lines: Sequence[NumberedLine]
+    buffer: log_buffer.LogBuffer
+    lines: Sequence[log_buffer.NumberedLine]
     final: bool
 
 
@@ -71,33 +63,33 @@ class LogPublisher(ManagedComponent):
         super().__init__("log publisher")
         settings = agent.settings
         self._agent = agent
-        self._limits = LogLimits(
+        self._limits = log_buffer.LogLimits(
             settings.agent_log_size_limit,
             settings.agent_log_lines_limit,
             min(settings.agent_log_line_size_limit, settings.agent_log_size_limit),
         )
         self._interval = settings.agent_log_interval
         self._rate = float(settings.agent_log_rate_limit)
-        self._shared = SharedSize(_MAX_TOTAL)
-        self._logs: dict[LogBuffer, AttemptLog] = {}
+        self._shared = log_buffer.SharedSize(_MAX_TOTAL)
+        self._logs: dict[log_buffer.LogBuffer, AttemptLog] = {}
         self._allowance, self._refilled_at = self._rate * self._interval, 0.0
         self._is_publishing = False
         self._work: asyncio.Task[None] | None = None
 
-    def open(self, run: Run) -> AttemptLogSink:
+    def open(self, run: Run) -> log_buffer.AttemptLogSink:
         """Return the sink of a run; `finish` takes it back."""
         if not self._limits.size:
-            return NO_LOG
+            return log_buffer.NO_LOG
 
-        def register(buffer: LogBuffer) -> None:
+        def register(buffer: log_buffer.LogBuffer) -> None:
             with capture_lock():  # the first line may come in any thread
                 self._logs[buffer] = AttemptLog(run)
 
-        return LogBuffer(self._limits, self._shared, register)
+        return log_buffer.LogBuffer(self._limits, self._shared, register)
 
-    def finish(self, sink: AttemptLogSink, *, urgent: bool) -> None:
+    def finish(self, sink: log_buffer.AttemptLogSink, *, urgent: bool) -> None:
         """Note that a run has ended: its last lines are published soon, or at once if they are urgent."""
-        if not isinstance(sink, LogBuffer):
+        if not isinstance(sink, log_buffer.LogBuffer):
             return
         log = self._logs.get(sink)
         if log is None:  # it has logged nothing
@@ -181,12 +173,12 @@ class LogPublisher(ManagedComponent):
 
     def _events(self, part: _Part) -> Iterator[AttemptLogged]:
         event_factory, run = self._agent.event_factory, part.log.run
-        groups = group_by_size(part.lines, _MAX_EVENT)
+        groups = log_buffer.group_by_size(part.lines, _MAX_EVENT)
         for number, group in enumerate(groups, 1):
             final = part.final and number == len(groups)
             yield event_factory.logged(run.data, run.started_at, run.context, group, final=final)
 
-    def _forget(self, buffer: LogBuffer) -> None:
+    def _forget(self, buffer: log_buffer.LogBuffer) -> None:
         buffer.close()
         with capture_lock():
             self._logs.pop(buffer, None)

@@ -11,25 +11,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.attempt import AttemptRunner
-from warrener_agent.decisions.intake import (
-    IntakeRoute,
-    arrival_time,
-    choose_route,
-    newest_checkpoint,
-    resend_level,
-)
-from warrener_agent.decisions.outcomes import (
-    CancelledOutcome,
-    FailedOutcome,
-    FinalOutcome,
-    ReleasedOutcome,
-    StopCause,
-    SucceededOutcome,
-    abandoned_outcome,
-    failure_to_record,
-    recorded_completion,
-    recorded_failure,
-)
+from warrener_agent.decisions import intake, outcomes
 from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, LedgerUnavailable
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.report import AttemptReport, Reporter
@@ -105,7 +87,7 @@ class SuspectReadings(ManagedComponent):
         agent, claim = self._agent, _reading_of(queue, delivery)
         while True:
             now = agent.clock.now()
-            failure = failure_to_record(claim, abandoned_outcome(), now, now)
+            failure = outcomes.failure_to_record(claim, outcomes.abandoned_outcome(), now, now)
             await agent.ledger.fail_abandoned([failure], agent_id=agent.holder_id)
             [answer] = await agent.ledger.claim([claim], agent_id=agent.holder_id, lease=agent.lease)
             if answer.status is not ClaimStatus.HELD:
@@ -281,38 +263,40 @@ class Receiver:
                 # The declared loss was another agent's: the later attempt waits for the end of this run.
                 batch.forward(self._held_message(event, [delivery_ref]), [delivery_ref])
                 return
-            before.request_stop(StopCause.FENCED, f"attempt {claim.attempt} was dispatched")
+            before.request_stop(outcomes.StopCause.FENCED, f"attempt {claim.attempt} was dispatched")
             batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
             return
         # An attempt that may have begun before is claimed all the same: the ledger knows if it runs
         # elsewhere.
         known = self._attempt_runner.knows(event.data.job_type) or _may_have_begun(event, [delivery_ref])
-        now = arrival_time(event, batch.now, returned=delivery_ref.delivery.exchange == topology.RETURN)
-        match choose_route(
+        now = intake.arrival_time(
+            event, batch.now, returned=delivery_ref.delivery.exchange == topology.RETURN
+        )
+        match intake.choose_route(
             event, now, runs_here=run is not None, slot_free=slot_free, is_shared=is_shared, known=known
         ):
-            case IntakeRoute.CLAIM:
+            case intake.IntakeRoute.CLAIM:
                 batch.claims[claim] = (event, [delivery_ref])
-            case IntakeRoute.ADOPT:
+            case intake.IntakeRoute.ADOPT:
                 assert run is not None
                 batch.adopted.append((run, delivery_ref))
-            case IntakeRoute.DELAY:
+            case intake.IntakeRoute.DELAY:
                 message = build_delayed_message(event.model_copy(update={"time": now}), now)
                 headers = {_SENT_BACK: str(_times_sent_back([delivery_ref])), **message.headers}
                 batch.forward(message._replace(headers=headers), [delivery_ref])
-            case IntakeRoute.UNKNOWN:
+            case intake.IntakeRoute.UNKNOWN:
                 # Another agent has to run it. Nothing was claimed, so nothing is recorded.
                 context = TraceContext(event.traceparent, event.tracestate)
-                failed = FailedOutcome(self._attempt_runner.unknown_job_type_error(event.data))
+                failed = outcomes.FailedOutcome(self._attempt_runner.unknown_job_type_error(event.data))
                 ended = self._agent.event_factory.ended(
                     event.data, context, failed, started_at=batch.now, finished_at=batch.now
                 )
                 batch.forward(build_message(ended), [delivery_ref])
-            case IntakeRoute.NO_SLOT:
+            case intake.IntakeRoute.NO_SLOT:
                 batch.forward(
                     _resend_later(event, [delivery_ref], _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY), [delivery_ref]
                 )
-            case IntakeRoute.SPLIT:  # it comes back in a message of its own
+            case intake.IntakeRoute.SPLIT:  # it comes back in a message of its own
                 batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
 
     async def _claim(self, batch: Batch) -> None:
@@ -330,7 +314,7 @@ class Receiver:
                 self._handle_refusal(batch, claim, replace(answer, status=ClaimStatus.HELD))
             elif why := self._agent.breaker_filter.hold_reason(event, batch.received_at):
                 # Only now: an attempt that ended is reported, and one that runs elsewhere is left alone.
-                self._submit_outcome(batch, claim, ReleasedOutcome(f"held back: {why}"))
+                self._submit_outcome(batch, claim, outcomes.ReleasedOutcome(f"held back: {why}"))
             else:
                 context = TraceContext(event.traceparent, event.tracestate)
                 run = Run(
@@ -348,7 +332,7 @@ class Receiver:
                     event, resent=any(_SENT_BACK in one.delivery.headers for one in delivery_refs)
                 )
                 if answer.checkpoint is not None or event.data.checkpoint is not None:
-                    run.resume_from(newest_checkpoint(answer.checkpoint, event.data.checkpoint))
+                    run.resume_from(intake.newest_checkpoint(answer.checkpoint, event.data.checkpoint))
                 self._agent.metrics.record_start(event, batch.now)
                 self._attempt_runner.begin(run)
 
@@ -358,9 +342,9 @@ class Receiver:
         A handler that ends its process would otherwise end every process that it is delivered to: the
         supervisor counts the loss, and decides if another attempt follows.
         """
-        lost = abandoned_outcome()
+        lost = outcomes.abandoned_outcome()
         failures = [
-            failure_to_record(claim, lost, batch.now, batch.now)
+            outcomes.failure_to_record(claim, lost, batch.now, batch.now)
             for claim, (event, delivery_refs) in batch.claims.items()
             if _may_have_begun(event, delivery_refs)
         ]
@@ -376,12 +360,14 @@ class Receiver:
                 raise ValueError("expected an answer that lets nothing start, got a granted claim")
             case ClaimStatus.COMPLETED:
                 self._submit_outcome(
-                    batch, claim, SucceededOutcome(recorded_completion(answer), recorded=True)
+                    batch,
+                    claim,
+                    outcomes.SucceededOutcome(outcomes.recorded_completion(answer), recorded=True),
                 )
             case ClaimStatus.FAILED:
-                self._submit_outcome(batch, claim, recorded_failure(answer))
+                self._submit_outcome(batch, claim, outcomes.recorded_failure(answer))
             case ClaimStatus.CANCELLED:
-                self._submit_outcome(batch, claim, CancelledOutcome("cancelled before it began"))
+                self._submit_outcome(batch, claim, outcomes.CancelledOutcome("cancelled before it began"))
             case ClaimStatus.HELD:
                 is_new = _times_sent_back(delivery_refs) == 0
                 if claim.attempt > 1 and is_new and not answer.locked and not batch.is_second_try:
@@ -397,7 +383,7 @@ class Receiver:
                 )
                 batch.done += delivery_refs
 
-    def _submit_outcome(self, batch: Batch, claim: Claim, outcome: FinalOutcome) -> None:
+    def _submit_outcome(self, batch: Batch, claim: Claim, outcome: outcomes.FinalOutcome) -> None:
         event, delivery_refs = batch.claims[claim]
         context = TraceContext(event.traceparent, event.tracestate)
         self._reporter.submit(AttemptReport(event.data, context, outcome, batch.now, delivery_refs))
@@ -427,5 +413,5 @@ def _resend_later(
 ) -> Message:
     """Delay the attempt again, longer each time; a header counts how often it was sent back."""
     returned = _times_sent_back(delivery_refs)
-    message = delayed_by(build_message(event), resend_level(returned, short_retries, max_delay))
+    message = delayed_by(build_message(event), intake.resend_level(returned, short_retries, max_delay))
     return message._replace(headers={**message.headers, _SENT_BACK: str(returned + 1)})

@@ -5,35 +5,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from warrener_agent.decisions.outcomes import (
-    CancelledOutcome,
-    FailedOutcome,
-    ReleasedOutcome,
-    ReportableOutcome,
-)
+from warrener_agent.decisions import outcomes
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.ledger.port import Completion, SavedCheckpoint
 from warrener_agent.log_buffer import NumberedLine
-from warrener_contracts.events import (
-    AttemptCancelled,
-    AttemptCheckpointed,
-    AttemptDispatchedData,
-    AttemptFailed,
-    AttemptLogged,
-    AttemptProgressed,
-    AttemptReleased,
-    AttemptStarted,
-    AttemptSucceeded,
-    Checkpoint,
-    Event,
-    LogEntry,
-)
+from warrener_contracts import events
 from warrener_contracts.messages import Message
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
 from warrener_runtime.clock import Entropy
 from warrener_runtime.telemetry import TraceContext
 
-E = TypeVar("E", bound=Event[Any])
+E = TypeVar("E", bound=events.Event[Any])
 
 
 _MAX_LEVEL = 20  # characters of the name of a level
@@ -48,44 +30,52 @@ class EventFactory:
     def __init__(self, agent_id: str, entropy: Entropy) -> None:
         self.agent_id, self._entropy = agent_id, entropy
         self._source = f"warrener/agent/{agent_id}"
-        self._succeeded = EventWriter(AttemptSucceeded, self._source)
+        self._succeeded = EventWriter(events.AttemptSucceeded, self._source)
 
-    def started(self, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext) -> AttemptStarted:
-        return self._event(AttemptStarted, dispatch, at, context, {"started_at": at})
+    def started(
+        self, dispatch: events.AttemptDispatchedData, at: datetime, context: TraceContext
+    ) -> events.AttemptStarted:
+        return self._event(events.AttemptStarted, dispatch, at, context, {"started_at": at})
 
     def progressed(
         self,
-        dispatch: AttemptDispatchedData,
+        dispatch: events.AttemptDispatchedData,
         at: datetime,
         context: TraceContext,
         progress_value: ProgressValue,
-    ) -> AttemptProgressed:
+    ) -> events.AttemptProgressed:
         fraction, note = progress_value
-        return self._event(AttemptProgressed, dispatch, at, context, {"fraction": fraction, "note": note})
+        return self._event(
+            events.AttemptProgressed, dispatch, at, context, {"fraction": fraction, "note": note}
+        )
 
     def checkpointed(
-        self, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext, saved: SavedCheckpoint
-    ) -> AttemptCheckpointed:
-        checkpoint = Checkpoint(number=saved.number, state=json.loads(saved.state_text))
+        self,
+        dispatch: events.AttemptDispatchedData,
+        at: datetime,
+        context: TraceContext,
+        saved: SavedCheckpoint,
+    ) -> events.AttemptCheckpointed:
+        checkpoint = events.Checkpoint(number=saved.number, state=json.loads(saved.state_text))
         details = {"saved_at": at, "checkpoint": checkpoint}
-        return self._event(AttemptCheckpointed, dispatch, at, context, details)
+        return self._event(events.AttemptCheckpointed, dispatch, at, context, details)
 
     def logged(
         self,
-        dispatch: AttemptDispatchedData,
+        dispatch: events.AttemptDispatchedData,
         started_at: datetime,
         context: TraceContext,
         lines: Iterable[NumberedLine],
         *,
         final: bool,
-    ) -> AttemptLogged:
+    ) -> events.AttemptLogged:
         """Build the event of new log lines; `final`: no others follow."""
         read = tuple(_to_log_entry(one, context.trace_id, context.span_id) for one in lines)
         details = {"started_at": started_at, "lines": read, "final": final}
-        return self._event(AttemptLogged, dispatch, read[-1].at, context, details)
+        return self._event(events.AttemptLogged, dispatch, read[-1].at, context, details)
 
     def succeeded(
-        self, dispatch: AttemptDispatchedData, context: TraceContext, completion: Completion
+        self, dispatch: events.AttemptDispatchedData, context: TraceContext, completion: Completion
     ) -> Message:
         """Build the message of `attempt.succeeded`, ready to be published.
 
@@ -109,36 +99,39 @@ class EventFactory:
 
     def ended(
         self,
-        dispatch: AttemptDispatchedData,
+        dispatch: events.AttemptDispatchedData,
         context: TraceContext,
-        outcome: ReportableOutcome,
+        outcome: outcomes.ReportableOutcome,
         *,
         started_at: datetime,
         finished_at: datetime,
-    ) -> Event[Any]:
+    ) -> events.Event[Any]:
         """Build the event of an attempt that did not succeed."""
         ran: dict[str, Any] = {"started_at": started_at, "finished_at": finished_at}
-        kind: type[Event[Any]]
+        kind: type[events.Event[Any]]
         match outcome:
-            case FailedOutcome(error, retry_after, recorded, handler_signal):
+            case outcomes.FailedOutcome(error, retry_after, recorded, handler_signal):
                 if recorded is not None:
                     ran = {"started_at": recorded.started_at, "finished_at": recorded.finished_at}
                 if handler_signal is HandlerSignal.CANCELLED:
-                    kind, details = AttemptCancelled, {**ran, "reason": error.message, "by_handler": True}
+                    kind, details = (
+                        events.AttemptCancelled,
+                        {**ran, "reason": error.message, "by_handler": True},
+                    )
                 else:
                     snoozed = handler_signal is HandlerSignal.SNOOZED
-                    kind, details = AttemptFailed, {**ran, "error": error, "snoozed": snoozed}
+                    kind, details = events.AttemptFailed, {**ran, "error": error, "snoozed": snoozed}
                     details["retry_after_seconds"] = retry_after
-            case CancelledOutcome(reason, record):
-                kind, details = AttemptCancelled, {**ran, "reason": reason, "flight_record": record}
-            case ReleasedOutcome(reason):
-                kind, details = AttemptReleased, {"reason": reason}
+            case outcomes.CancelledOutcome(reason, record):
+                kind, details = events.AttemptCancelled, {**ran, "reason": reason, "flight_record": record}
+            case outcomes.ReleasedOutcome(reason):
+                kind, details = events.AttemptReleased, {"reason": reason}
         return self._event(kind, dispatch, finished_at, context, details)
 
     def _event(
         self,
         kind: type[E],
-        dispatch: AttemptDispatchedData,
+        dispatch: events.AttemptDispatchedData,
         at: datetime,
         context: TraceContext,
         details: Mapping[str, Any],
@@ -158,12 +151,12 @@ class EventFactory:
         )
 
 
-def _to_log_entry(one: NumberedLine, attempt_trace: str | None, attempt_span: str | None) -> LogEntry:
+def _to_log_entry(one: NumberedLine, attempt_trace: str | None, attempt_span: str | None) -> events.LogEntry:
     """Convert a line; one that names no span belongs to that of the attempt."""
     number, (at, level, logger, text, trace_id, span_id), _ = one
     if trace_id is None or span_id is None:
         trace_id, span_id = attempt_trace, attempt_span
-    return LogEntry(
+    return events.LogEntry(
         number=number,
         at=at,
         level=level[:_MAX_LEVEL] if level else None,

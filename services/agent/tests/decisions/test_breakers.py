@@ -9,18 +9,8 @@ from warrener_agent import Agent, JobContext
 from warrener_agent.decisions.intake import BreakerFilter
 from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
 from warrener_agent.ledger import Claim, connected_ledger
-from warrener_contracts import topology
+from warrener_contracts import events, topology
 from warrener_contracts.circuit_breaker import BreakerState
-from warrener_contracts.events import (
-    AttemptDispatched,
-    AttemptFailed,
-    AttemptReleased,
-    AttemptSucceeded,
-    BreakerChanged,
-    BreakerChangedData,
-    ErrorInfo,
-    ErrorKind,
-)
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import JobPolicy
 
@@ -33,11 +23,11 @@ BEFORE, AFTER = OPENED - timedelta(seconds=1), OPENED + timedelta(seconds=30)
 
 def changed(
     name: str, state: BreakerState = BreakerState.OPEN, since: datetime = OPENED
-) -> BreakerChangedData:
-    return BreakerChangedData(name=name, state=state, since=since, reason="down")
+) -> events.BreakerChangedData:
+    return events.BreakerChangedData(name=name, state=state, since=since, reason="down")
 
 
-def sent(job_type: str, at: datetime = BEFORE) -> AttemptDispatched:
+def sent(job_type: str, at: datetime = BEFORE) -> events.AttemptDispatched:
     return dispatched(job_type, at=at)
 
 
@@ -102,10 +92,10 @@ async def greet() -> str:
 
 async def turn(stage: Stage, state: BreakerState) -> None:
     """Every agent hears of it before anything that is dispatched from now on is begun."""
-    event = BreakerChanged(
+    event = events.BreakerChanged(
         id=f"dependency:billing-api:{state}",
         source="test",
-        data=BreakerChangedData(
+        data=events.BreakerChangedData(
             name="dependency:billing-api", state=state, since=datetime.now(UTC), reason="by the test"
         ),
     )
@@ -122,11 +112,11 @@ async def test_what_stands_in_the_queue_is_given_back_and_runs_once_probes_are_l
     await stage.enter(agent)
     await turn(stage, BreakerState.OPEN)
     job_id = await stage.dispatch("bill", attempt=2)
-    given_back = await stage.wait_for_event(AttemptReleased, job_id)
+    given_back = await stage.wait_for_event(events.AttemptReleased, job_id)
     assert given_back.data.reason == "held back: dependency:billing-api is open"
     await turn(stage, BreakerState.HALF_OPEN)
     await stage.dispatch("bill", job_id=job_id, attempt=3)
-    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == 3
+    assert (await stage.wait_for_event(events.AttemptSucceeded, job_id)).data.result == 3
 
 
 async def test_a_delay_goes_on_while_the_breaker_is_open(stage: Stage) -> None:
@@ -136,13 +126,13 @@ async def test_a_delay_goes_on_while_the_breaker_is_open(stage: Stage) -> None:
     await turn(stage, BreakerState.OPEN)
     due = datetime.now(UTC) + timedelta(seconds=2.5)
     job_id = await stage.dispatch("bill", attempt=2, not_before=due)
-    await stage.wait_for_event(AttemptReleased, job_id)
+    await stage.wait_for_event(events.AttemptReleased, job_id)
     assert datetime.now(UTC) >= due - timedelta(seconds=0.2)
 
 
 async def test_a_failure_that_was_never_reported_is_reported_and_not_given_back(stage: Stage) -> None:
     job_id, now = uuid4(), datetime.now(UTC)
-    error = ErrorInfo(kind=ErrorKind.ERROR, type="RuntimeError", message="not today")
+    error = events.ErrorInfo(kind=events.ErrorKind.ERROR, type="RuntimeError", message="not today")
     failure = failure_to_record(Claim(job_id, 1), FailedOutcome(error), now, now)
     async with connected_ledger(stage.ledger_url) as ledger:
         await ledger.claim([Claim(job_id, 1)], agent_id="dead", lease=timedelta(seconds=30))
@@ -150,5 +140,5 @@ async def test_a_failure_that_was_never_reported_is_reported_and_not_given_back(
     await stage.enter(agent)
     await turn(stage, BreakerState.OPEN)
     await stage.dispatch("bill", job_id=job_id)
-    assert (await stage.wait_for_event(AttemptFailed, job_id)).data.error.message == "not today"
-    assert not stage.of(AttemptReleased, job_id)
+    assert (await stage.wait_for_event(events.AttemptFailed, job_id)).data.error.message == "not today"
+    assert not stage.of(events.AttemptReleased, job_id)

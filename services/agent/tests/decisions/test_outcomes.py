@@ -11,15 +11,7 @@ from services.agent.tests.executors.test_executors import no_effects
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, Backoff, JobDefinitionError, Limits
-from warrener_agent.decisions.errors import (
-    HandlerRaised,
-    HandlerReturned,
-    describe_crash,
-    describe_error,
-    find_exceeded_limit,
-    is_fault,
-    relabel_memory_error,
-)
+from warrener_agent.decisions import errors
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo, Event
 
@@ -201,39 +193,39 @@ MIB = 1 << 20
 def test_each_way_a_process_ends_has_its_error_type(
     *, code: int | None, oom_killed: bool, limits: Limits, kind: str
 ) -> None:
-    error = describe_crash("it to go on", code, limits, None, oom_killed=oom_killed).error
+    error = errors.describe_crash("it to go on", code, limits, None, oom_killed=oom_killed).error
     assert (error.kind, error.type) == ("crash", kind)
 
 
 def test_a_limit_that_was_declared_is_no_fault_of_the_process() -> None:
     limits = Limits(memory="1GiB", cpu="1m")
-    killed = describe_crash("it to go on", -signal.SIGKILL, Limits(), None, oom_killed=True)
-    assert is_fault(killed, Limits())
-    assert not is_fault(killed, limits)
-    assert not is_fault(describe_crash("it to go on", -signal.SIGXCPU, limits, None), limits)
-    assert is_fault(describe_crash("it to go on", -signal.SIGSEGV, limits, None), limits)
+    killed = errors.describe_crash("it to go on", -signal.SIGKILL, Limits(), None, oom_killed=True)
+    assert errors.is_fault(killed, Limits())
+    assert not errors.is_fault(killed, limits)
+    assert not errors.is_fault(errors.describe_crash("it to go on", -signal.SIGXCPU, limits, None), limits)
+    assert errors.is_fault(errors.describe_crash("it to go on", -signal.SIGSEGV, limits, None), limits)
 
 
 def test_a_memory_error_is_out_of_memory_only_where_memory_is_limited() -> None:
-    raised = describe_error(MemoryError("no more"))
-    assert relabel_memory_error(raised, Limits()) is raised
-    result = relabel_memory_error(raised, Limits(memory="1MiB"))
-    assert isinstance(result, HandlerRaised)
+    raised = errors.describe_error(MemoryError("no more"))
+    assert errors.relabel_memory_error(raised, Limits()) is raised
+    result = errors.relabel_memory_error(raised, Limits(memory="1MiB"))
+    assert isinstance(result, errors.HandlerRaised)
     assert (result.error.type, result.error.kind) == ("OutOfMemory", "error")
-    returned = HandlerReturned("1")
-    assert relabel_memory_error(returned, Limits(memory="1MiB")) is returned
+    returned = errors.HandlerReturned("1")
+    assert errors.relabel_memory_error(returned, Limits(memory="1MiB")) is returned
 
 
 def test_what_is_used_together_is_held_against_each_limit() -> None:
     limits = Limits(memory="100MiB", cpu="2s", processes=3)
     used = {"memory": 100 * MIB, "cpu_seconds": 2.9, "processes": 3}
-    assert find_exceeded_limit(limits, **used) is None  # type: ignore[arg-type]  # integers and a float by name
+    assert errors.find_exceeded_limit(limits, **used) is None  # type: ignore[arg-type]  # integers and a float by name
     for name, value, kind in (
         ("memory", 101 * MIB, "OutOfMemory"),
         ("cpu_seconds", 3.1, "CpuTimeLimit"),
         ("processes", 4, "ProcessLimit"),
     ):
-        exceeded = find_exceeded_limit(limits, **{**used, name: value})  # type: ignore[arg-type]  # as above
+        exceeded = errors.find_exceeded_limit(limits, **{**used, name: value})  # type: ignore[arg-type]  # as above
         assert exceeded is not None
         assert exceeded.error.type == kind
-    assert find_exceeded_limit(Limits(), memory=1 << 50, cpu_seconds=1e9, processes=10_000) is None
+    assert errors.find_exceeded_limit(Limits(), memory=1 << 50, cpu_seconds=1e9, processes=10_000) is None

@@ -10,14 +10,7 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext, Snooze
-from warrener_contracts.events import (
-    AttemptCancelled,
-    AttemptFailed,
-    AttemptProgressed,
-    AttemptReleased,
-    AttemptSucceeded,
-    Event,
-)
+from warrener_contracts import events
 
 # -- tasks that an attempt starts end with it, unless it succeeds (point 4 of supervision) ------------------
 
@@ -65,20 +58,20 @@ class Nursery:
 @pytest.mark.parametrize(
     ("how", "end"),
     [
-        ("raises", AttemptFailed),
-        ("snoozes", AttemptFailed),
-        ("hangs", AttemptCancelled),
-        ("succeeds", AttemptSucceeded),
+        ("raises", events.AttemptFailed),
+        ("snoozes", events.AttemptFailed),
+        ("hangs", events.AttemptCancelled),
+        ("succeeds", events.AttemptSucceeded),
     ],
 )
 async def test_4_children_of_an_attempt_are_over_when_it_is_reported_unless_it_has_succeeded(
-    stage: Stage, how: str, end: type[Event[Any]]
+    stage: Stage, how: str, end: type[events.Event[Any]]
 ) -> None:
     nursery = Nursery()
     await stage.enter(nursery.agent)
     job = await stage.dispatch("parent", {"how": how})
     if how == "hangs":
-        await stage.wait_for_event(AttemptProgressed, job)
+        await stage.wait_for_event(events.AttemptProgressed, job)
         await stage.cancel(job)
     await stage.wait_for_event(end, job)
     # What it has started in a context of its own is not the attempt's; what a success leaves may be meant to
@@ -86,7 +79,7 @@ async def test_4_children_of_an_attempt_are_over_when_it_is_reported_unless_it_h
     assert nursery.ends == ([] if how == "succeeds" else ["child"])
     done = sum(task.done() for task in nursery.tasks)
     assert done == (0 if how == "succeeds" else 2), "the child's own too"
-    last = await stage.wait_for_event(AttemptProgressed, job)
+    last = await stage.wait_for_event(events.AttemptProgressed, job)
     assert last.data.note == how, "its last progress is published all the same"
     nursery.leave()
 
@@ -148,10 +141,10 @@ async def test_g3_a_coroutine_takes_no_step_after_its_lease_has_ended(stage: Sta
     await walker.walking.wait()
     time.sleep(1.5 * LEASE)  # noqa: ASYNC251 - the whole loop is to stand still
     thawed = time.monotonic()
-    released = await stage.wait_for_event(AttemptReleased, job)
+    released = await stage.wait_for_event(events.AttemptReleased, job)
     assert "lease" in released.data.reason
     assert [step for step in walker.steps if step > thawed] == []
-    assert not stage.of(AttemptFailed), "it is not charged"
+    assert not stage.of(events.AttemptFailed), "it is not charged"
 
 
 async def test_g3_an_attempt_whose_lease_ends_before_its_first_step_is_given_back(stage: Stage) -> None:
@@ -165,11 +158,11 @@ async def test_g3_an_attempt_whose_lease_ends_before_its_first_step_is_given_bac
     await stage.enter(agent, agent_claim_ttl=LEASE)
     both = [stage.dispatched("block", {"number": number}) for number in (1, 2)]
     await stage.dispatch_together(*both)
-    released = await stage.wait_for_event(AttemptReleased)
+    released = await stage.wait_for_event(events.AttemptReleased)
     assert "lease" in released.data.reason
     assert len(begun) == 1, "the other one was to begin after its lease had ended"
     assert released.data.job_id == both[2 - begun[0]].data.job_id
-    assert not stage.of(AttemptFailed), "it is not charged"
+    assert not stage.of(events.AttemptFailed), "it is not charged"
 
 
 async def test_a_coroutine_whose_lease_holds_goes_on_after_a_short_stop(stage: Stage) -> None:
@@ -189,5 +182,5 @@ async def test_g3_a_thread_is_refused_at_its_context_after_its_lease_has_ended(s
     await walker.walking.wait()
     assert walker.over.wait(20), "the loop stands still meanwhile, so nobody else can have stopped it"
     assert "lease has ended" in str(walker.refused[0])
-    await stage.wait_for_event(AttemptReleased, job)
-    assert not stage.of(AttemptFailed)
+    await stage.wait_for_event(events.AttemptReleased, job)
+    assert not stage.of(events.AttemptFailed)

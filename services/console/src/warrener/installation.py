@@ -11,13 +11,7 @@ from warrener.errors import CommandError, ExitCode
 from warrener_contracts.topology import INSTALLATION, REQUESTS_QUEUE, installation_exchange
 from warrener_runtime.bus import TopologyMismatch, open_bus
 from warrener_runtime.clock import SystemEntropy
-from warrener_store import StoreError
-from warrener_store.installation import (
-    ForeignBroker,
-    claim_namespace,
-    describe_foreign_broker,
-    other_installation,
-)
+from warrener_store import StoreError, installation
 
 _CHECK = "installation"
 _CONSUMERS_WITHIN = 5.0  # seconds; a quorum queue counts the consumers of a killed node for up to a second
@@ -31,14 +25,14 @@ async def claim(endpoints: ResolvedEndpoints) -> UUID:
     async with connect_store(endpoints) as store:
         await bus.start()
         try:
-            await claim_namespace(
+            await installation.claim_namespace(
                 store,
                 bus.declare,
                 candidate=SystemEntropy().new_id(),
                 refused=TopologyMismatch,
                 namespace=endpoints.namespace,
             )
-        except ForeignBroker as error:
+        except installation.ForeignBroker as error:
             sentence, _, do = str(error).partition("; ")
             raise CommandError(sentence, do=do, code=ExitCode.USAGE) from error
         finally:
@@ -85,6 +79,8 @@ async def check_installation(endpoints: ResolvedEndpoints) -> CheckResult | None
         return None
     if mismatch is None:
         return ok(_CHECK, f"namespace {endpoints.namespace!r} belongs to this store ({installation_id.hex})")
-    other = other_installation(mismatch, installation_id) or "unknown"
-    sentence, _, do = describe_foreign_broker(endpoints.namespace, other, installation_id).partition("; ")
+    other = installation.other_installation(mismatch, installation_id) or "unknown"
+    sentence, _, do = installation.describe_foreign_broker(
+        endpoints.namespace, other, installation_id
+    ).partition("; ")
     return failed(_CHECK, sentence, do)

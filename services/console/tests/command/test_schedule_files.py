@@ -17,12 +17,7 @@ from tests.store_rows import schedule_row, tick_row
 from warrener.errors import CommandError
 from warrener.operations.backfills import follow_backfill
 from warrener.schedules.backfill import BackfillTickStatus, count_remaining, make_span, parse_rate, parse_time
-from warrener_contracts.events import (
-    ScheduleBackfillRequested,
-    SchedulePut,
-    ScheduleRemoveRequested,
-    TickStatus,
-)
+from warrener_contracts import events
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.triggers import EventRule
@@ -112,8 +107,8 @@ def test_changes_that_no_scheduler_picks_up_are_named_and_without_waiting_the_br
     assert result.exit_code == 4, result.output
     assert "not picked up by a scheduler within 0.1 s: new, gone" in result.stderr
     put, remove = published_events(vhost_url)
-    assert isinstance(put, SchedulePut)
-    assert isinstance(remove, ScheduleRemoveRequested)
+    assert isinstance(put, events.SchedulePut)
+    assert isinstance(remove, events.ScheduleRemoveRequested)
     assert (put.data.name, put.data.owner, remove.data.name) == ("new", "airport", "gone")
     result = run(*words, "--no-wait")
     assert result.exit_code == 0, result.output
@@ -150,11 +145,11 @@ PUT_AT = datetime(2026, 3, 5, 12, tzinfo=UTC)
 DAYS = [datetime(2026, 3, day, 6, tzinfo=UTC) for day in range(1, 6)]
 tick = partial(tick_row, "daily")
 TICK_HISTORY = [
-    tick(DAYS[1], TickStatus.FIRED, job_id=uuid4()),
-    tick(DAYS[2], TickStatus.SKIPPED),
-    tick(DAYS[3], TickStatus.WAITING),
+    tick(DAYS[1], events.TickStatus.FIRED, job_id=uuid4()),
+    tick(DAYS[2], events.TickStatus.SKIPPED),
+    tick(DAYS[3], events.TickStatus.WAITING),
 ]
-CAUGHT_UP = tick(DAYS[0], TickStatus.CAUGHT_UP, job_id=uuid4())
+CAUGHT_UP = tick(DAYS[0], events.TickStatus.CAUGHT_UP, job_id=uuid4())
 
 
 @pytest.fixture
@@ -199,7 +194,7 @@ def test_it_requests_through_the_broker_and_a_limit_ends_the_span(
     assert result.exit_code == 0, result.output
     assert "2 jobs requested, 30/m" in result.stderr
     (event,) = published_events(vhost_url)
-    assert isinstance(event, ScheduleBackfillRequested)
+    assert isinstance(event, events.ScheduleBackfillRequested)
     assert (event.data.start, event.data.end) == (DAYS[0], DAYS[2])
     assert (event.data.rate, event.data.reason) == (0.5, "mended")
 

@@ -16,7 +16,7 @@ from tests.store_rows import NOON, after, agent_row
 
 from warrener.command.doctor import check_isolation, run_bounded
 from warrener.context import pick_endpoints, resolve_endpoints
-from warrener.doctor import CheckResult, CheckStatus, broker, ok, store
+from warrener.doctor import CheckResult, CheckStatus, broker, ok, store, topology
 from warrener.doctor.inspector import BrokerTime, QueueInfo
 from warrener.doctor.management_api import (
     BindingsUnavailable,
@@ -24,16 +24,6 @@ from warrener.doctor.management_api import (
     explain_refusal,
     parse_bindings,
     resolve_management_api,
-)
-from warrener.doctor.topology import (
-    Node,
-    QueueReplicas,
-    TopologyDiff,
-    TopologyDifference,
-    check_same_broker,
-    compare_bindings,
-    compare_replicas,
-    dispatch_queues,
 )
 from warrener.errors import CommandError
 from warrener.explanations.facts import QueueSubject
@@ -83,34 +73,34 @@ def test_a_queue_without_consumers_shows_what_waits() -> None:
 
 
 def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
-    missing = [TopologyDifference(f"queue {n}", "is missing", missing=True) for n in range(5)]
+    missing = [topology.TopologyDifference(f"queue {n}", "is missing", missing=True) for n in range(5)]
     found = broker.topology(missing)
     assert found.message.endswith("and 2 more")
     assert "--declare" in (found.do or "")
-    assert "--check" in (broker.topology([TopologyDifference("queue 1", "other")]).do or "")
+    assert "--check" in (broker.topology([topology.TopologyDifference("queue 1", "other")]).do or "")
     assert broker.permissions("write: ACCESS_REFUSED").status is ERROR
 
 
 def test_missing_bindings_fail_and_foreign_or_unknown_ones_are_warnings() -> None:
-    gone = TopologyDifference("binding 1", "is missing", missing=True, do="declare it")
-    strange = TopologyDifference.warning("binding 2", "is none of ours", "unbind it")
+    gone = topology.TopologyDifference("binding 1", "is missing", missing=True, do="declare it")
+    strange = topology.TopologyDifference.warning("binding 2", "is none of ours", "unbind it")
     unknown = BindingsUnavailable("no answer", "name another")
     for diff, expected in (
         (
-            TopologyDiff(bindings=(strange, gone), compared=True),
+            topology.TopologyDiff(bindings=(strange, gone), compared=True),
             (ERROR, "binding 1 is missing", "declare it"),
         ),
         (
-            TopologyDiff(bindings=(strange,), compared=True),
+            topology.TopologyDiff(bindings=(strange,), compared=True),
             (WARNING, "binding 2 is none of ours", "unbind it"),
         ),
-        (TopologyDiff(compared=True), (OK, "every queue is bound as this version binds it", None)),
-        (TopologyDiff(not_compared=unknown), (WARNING, "not compared: no answer", "name another")),
+        (topology.TopologyDiff(compared=True), (OK, "every queue is bound as this version binds it", None)),
+        (topology.TopologyDiff(not_compared=unknown), (WARNING, "not compared: no answer", "name another")),
     ):
         found = broker.bindings(diff)
         assert found is not None
         assert (found.status, found.message, found.do) == expected
-    assert broker.bindings(TopologyDiff()) is None, "nothing can be bound"
+    assert broker.bindings(topology.TopologyDiff()) is None, "nothing can be bound"
 
 
 @pytest.mark.parametrize(
@@ -289,8 +279,8 @@ def test_bindings_that_are_missing_or_strange_are_found() -> None:
         *listed(TRIGGERS_QUEUE.name, Binding("airport", "landed.*")),
     ]
     seen = parse_bindings(json.dumps(found_there).encode())
-    assert dispatch_queues(seen) == (etl,)
-    found = compare_bindings([REQUESTS_QUEUE, STATUS_QUEUE, etl], ALL, seen)
+    assert topology.dispatch_queues(seen) == (etl,)
+    found = topology.compare_bindings([REQUESTS_QUEUE, STATUS_QUEUE, etl], ALL, seen)
     assert [(each.what, each.how, each.status) for each in found] == [
         ("binding warrener.requests # → warrener.requests", "is missing", "error"),
         ("binding warrener.events x.# → warrener.status", "is none of ours", "warning"),
@@ -298,24 +288,27 @@ def test_bindings_that_are_missing_or_strange_are_found() -> None:
     ]
     assert "--declare" in (found[0].do or "")
     assert "agent of 'etl'" in (found[2].do or "")
-    without = compare_bindings([REQUESTS_QUEUE, etl], ALL - {REQUESTS, RETURN}, seen)
+    without = topology.compare_bindings([REQUESTS_QUEUE, etl], ALL - {REQUESTS, RETURN}, seen)
     assert without == []  # the exchanges are reported as missing already
-    assert compare_bindings([TRIGGERS_QUEUE], ALL, seen) == [], "schedules wait for these events"
+    assert topology.compare_bindings([TRIGGERS_QUEUE], ALL, seen) == [], "schedules wait for these events"
 
 
 def test_the_api_of_another_broker_is_not_compared_with() -> None:
     management = resolve_management_api("amqp://rabbit")
     with pytest.raises(BindingsUnavailable, match="that of another broker"):
-        check_same_broker(management, [REQUESTS_QUEUE], {"theirs": frozenset()})
+        topology.check_same_broker(management, [REQUESTS_QUEUE], {"theirs": frozenset()})
 
 
 def test_18_replicas_are_compared_with_the_nodes_of_the_cluster() -> None:
     def compared(nodes: str, *queues: tuple[str, str], down: str = "") -> list[tuple[str, str]]:
         """Queues as leader and members; names of nodes have one letter."""
         rows = [
-            QueueReplicas(f"q{n}", frozenset(members), led_by) for n, (led_by, members) in enumerate(queues)
+            topology.QueueReplicas(f"q{n}", frozenset(members), led_by)
+            for n, (led_by, members) in enumerate(queues)
         ]
-        found = compare_replicas([Node(name, running=name not in down) for name in nodes], rows)
+        found = topology.compare_replicas(
+            [topology.Node(name, running=name not in down) for name in nodes], rows
+        )
         return [(one.what, one.how) for one in found]
 
     assert compared("a", ("a", "a")) == [], "a single node needs none"

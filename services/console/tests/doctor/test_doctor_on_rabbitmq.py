@@ -23,14 +23,7 @@ from warrener.context import ResolvedEndpoints
 from warrener.web.api.reads import metrics
 from warrener.web.console import open_console
 from warrener.web.settings import ConsoleSettings
-from warrener_contracts.topology import (
-    EVENTS,
-    REQUESTS,
-    REQUESTS_QUEUE,
-    STATUS_QUEUE,
-    TOPOLOGY,
-    dispatch_queue,
-)
+from warrener_contracts import topology
 from warrener_devservers import PrivateRabbitMQ, ServerMissing
 from warrener_runtime.bus import open_bus
 
@@ -65,19 +58,19 @@ def where(managed: PrivateRabbitMQ, run: Run) -> tuple[str, ...]:
 
 
 async def unbind_requests_and_bind_status_twice(channel: AbstractChannel) -> None:
-    await channel.queue_unbind(REQUESTS_QUEUE.name, REQUESTS, "#")
-    await channel.queue_bind(STATUS_QUEUE.name, EVENTS, "job.#")
+    await channel.queue_unbind(topology.REQUESTS_QUEUE.name, topology.REQUESTS, "#")
+    await channel.queue_bind(topology.STATUS_QUEUE.name, topology.EVENTS, "job.#")
 
 
 async def declare_a_dispatch_queue_bound_to_nothing(channel: AbstractChannel) -> None:
-    etl = dispatch_queue("etl")
+    etl = topology.dispatch_queue("etl")
     await channel.queue_declare(etl.name, durable=True, arguments={**etl.arguments})
 
 
 async def declare_as_an_agent_does(url: str) -> None:
     bus = open_bus(url, name="agent")
     await bus.start()
-    await bus.declare(TOPOLOGY.with_queues([dispatch_queue("etl")]))
+    await bus.declare(topology.TOPOLOGY.with_queues([topology.dispatch_queue("etl")]))
     await bus.close()
 
 

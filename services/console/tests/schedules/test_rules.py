@@ -13,15 +13,8 @@ from typer.testing import Result
 
 from warrener.schedules.rules import condition
 from warrener.schedules.schedules_file import FileError, parse
+from warrener_contracts import triggers
 from warrener_contracts.schedule_rules import Rule
-from warrener_contracts.triggers import (
-    AfterRule,
-    Condition,
-    ConditionOperator,
-    EventRule,
-    Upstream,
-    UpstreamEnd,
-)
 
 Run = Callable[..., Result]
 
@@ -29,12 +22,12 @@ LANDED: dict[str, Any] = {"kind": "event", "exchange": "airport", "key": "landed
 
 
 def test_options_name_an_event_or_an_upstream(run: Run, vhost_url: str) -> None:
-    assert put(run, vhost_url, "--on-event", "job.dead.#").rule == EventRule(key="job.dead.#")
+    assert put(run, vhost_url, "--on-event", "job.dead.#").rule == triggers.EventRule(key="job.dead.#")
     for name, only in {
-        "flights.load": Upstream(job_type="flights.load"),
-        "schedule:fares": Upstream(schedule="fares"),
+        "flights.load": triggers.Upstream(job_type="flights.load"),
+        "schedule:fares": triggers.Upstream(schedule="fares"),
     }.items():
-        assert put(run, vhost_url, "--after-success", name).rule == AfterRule(upstreams=(only,))
+        assert put(run, vhost_url, "--after-success", name).rule == triggers.AfterRule(upstreams=(only,))
 
 
 def test_a_file_has_conditions_as_texts(run: Run, here: Path, vhost_url: str) -> None:
@@ -49,12 +42,12 @@ def test_a_file_has_conditions_as_texts(run: Run, here: Path, vhost_url: str) ->
     event_argument = "event"
     """
     where = (
-        Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),
-        Condition(path="data.error", check=ConditionOperator.ABSENT),
-        Condition(path="data.rows", check=ConditionOperator.MORE, value=1),
+        triggers.Condition(path="data.country", check=triggers.ConditionOperator.ONE_OF, value=["DE", "FR"]),
+        triggers.Condition(path="data.error", check=triggers.ConditionOperator.ABSENT),
+        triggers.Condition(path="data.rows", check=triggers.ConditionOperator.MORE, value=1),
     )
     more: Any = {"debounce": "5s", "max_wait": "1m", "event_argument": "event"}
-    assert put_file(run, here, vhost_url, text).rule == EventRule(**LANDED, where=where, **more)
+    assert put_file(run, here, vhost_url, text).rule == triggers.EventRule(**LANDED, where=where, **more)
 
 
 def test_a_file_has_upstreams_as_names(run: Run, here: Path, vhost_url: str) -> None:
@@ -65,13 +58,13 @@ def test_a_file_has_upstreams_as_names(run: Run, here: Path, vhost_url: str) -> 
     upstreams = ["flights.load", "schedule:fares", { job_type = "x.y", end = "failed" }]
     """
     upstreams = (
-        Upstream(job_type="flights.load"),
-        Upstream(schedule="fares"),
-        Upstream(job_type="x.y", end=UpstreamEnd.FAILED),
+        triggers.Upstream(job_type="flights.load"),
+        triggers.Upstream(schedule="fares"),
+        triggers.Upstream(job_type="x.y", end=triggers.UpstreamEnd.FAILED),
     )
     within: Any = "1h"
     rule = put_file(run, here, vhost_url, text).rule
-    assert rule == AfterRule(upstreams=upstreams, within=within)
+    assert rule == triggers.AfterRule(upstreams=upstreams, within=within)
 
 
 def test_a_file_of_schedules_takes_the_same_texts() -> None:
@@ -82,8 +75,8 @@ def test_a_file_of_schedules_takes_the_same_texts() -> None:
     rule = { kind = "event", key = "landed", exchange = "airport", where = ["data.rows>=100"] }
     """
     (definition,) = parse(text, Path("schedules.toml")).schedules
-    where = (Condition(path="data.rows", check=ConditionOperator.AT_LEAST, value=100),)
-    assert definition.rule == EventRule(key="landed", exchange="airport", where=where)
+    where = (triggers.Condition(path="data.rows", check=triggers.ConditionOperator.AT_LEAST, value=100),)
+    assert definition.rule == triggers.EventRule(key="landed", exchange="airport", where=where)
     with pytest.raises(FileError, match=r"schedules.toml:2: .* expected a condition such as data.country=DE"):
         parse(text.replace("data.rows>=100", "!data.x=1"), Path("schedules.toml"))
 
@@ -112,29 +105,31 @@ def test_conditions_as_people_write_them(text: str, expected: dict[str, object])
     ("rule", "short", "sentence"),
     [
         (
-            EventRule(
+            triggers.EventRule(
                 **LANDED,
                 where=(
-                    Condition(path="data.x", value=[1]),
-                    Condition(path="y", check=ConditionOperator.EXISTS),
+                    triggers.Condition(path="data.x", value=[1]),
+                    triggers.Condition(path="y", check=triggers.ConditionOperator.EXISTS),
                 ),
             ),
             "on landed.* by airport, data.x=[1], y",
             "it ticks whenever a message comes by airport under landed.* and passes data.x=[1], y.",
         ),
         (
-            EventRule.model_validate({"kind": "event", "key": "job.dead.#", "debounce": 60}),
+            triggers.EventRule.model_validate({"kind": "event", "key": "job.dead.#", "debounce": 60}),
             "on job.dead.#, once quiet for 1 min",
             "it ticks once a message comes by warrener.events under job.dead.#, "
             "and none for 1 min since, or 10 min after the first.",
         ),
         (
-            AfterRule(upstreams=(Upstream(schedule="fares", end=UpstreamEnd.FAILED),)),
+            triggers.AfterRule(
+                upstreams=(triggers.Upstream(schedule="fares", end=triggers.UpstreamEnd.FAILED),)
+            ),
             "after schedule:fares failed",
             "it ticks whenever a job of schedule:fares failed.",
         ),
         (
-            AfterRule.model_validate(
+            triggers.AfterRule.model_validate(
                 {"upstreams": [{"job_type": "a"}, {"job_type": "b", "end": "finished"}], "within": 3600}
             ),
             "after a succeeded and b ended within 1 h",

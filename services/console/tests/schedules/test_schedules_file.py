@@ -8,17 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warrener.schedules import schedules_file
 from warrener.schedules.calendar import find_problems
 from warrener.schedules.plan import FieldChange, PlanAction, make_plan
 from warrener.schedules.rules import expand_rule
-from warrener.schedules.schedules_file import (
-    FileError,
-    TomlLines,
-    make_definition,
-    parse,
-    read_rule_file,
-    render_schedules,
-)
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.schedule_rules import (
@@ -72,12 +65,12 @@ def guide_file(name: str) -> str:
 
 
 def read(text: str) -> tuple[SchedulePutData, ...]:
-    return parse(text, FILE).schedules
+    return schedules_file.parse(text, FILE).schedules
 
 
 class TestReading:
     def test_a_file_as_a_person_writes_it(self) -> None:
-        parsed = parse(
+        parsed = schedules_file.parse(
             """
 owner = "airport"
 
@@ -154,17 +147,17 @@ timezone = "UTC"
         ],
     )
     def test_a_mistake_has_its_place(self, text: str, expected: str) -> None:
-        with pytest.raises(FileError) as raised:
+        with pytest.raises(schedules_file.FileError) as raised:
             read(text)
         assert expected in raised.value.sentence
 
     def test_a_line_that_is_unknown_is_not_guessed(self) -> None:
-        assert TomlLines("schedule = [{ name = 'a' }]", "schedule").find_line(0) is None
-        assert TomlLines("a = 1\n[[schedule]]\nb = 2", "schedule").find_line(0, "c") == 2
+        assert schedules_file.TomlLines("schedule = [{ name = 'a' }]", "schedule").find_line(0) is None
+        assert schedules_file.TomlLines("a = 1\n[[schedule]]\nb = 2", "schedule").find_line(0, "c") == 2
 
 
 def test_the_file_of_the_guide_has_the_schedules_of_the_guide() -> None:
-    parsed = parse(guide_file("schedules.toml"), FILE)
+    parsed = schedules_file.parse(guide_file("schedules.toml"), FILE)
     hourly, sweep = parsed.schedules
     assert find_problems(parsed.schedules) == [None, None]
     assert (parsed.owner, hourly.timezone, sweep.timezone) == ("airport", "Europe/Berlin", "UTC")
@@ -176,8 +169,10 @@ def test_the_file_of_the_guide_has_the_schedules_of_the_guide() -> None:
 def test_the_rule_files_of_the_guide_are_complete_schedules(name: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(guide_file(name), encoding="utf-8")
-    table = read_rule_file(file)
-    definition = make_definition({**table, "rule": expand_rule(table), "name": "a", "job_type": "b"})
+    table = schedules_file.read_rule_file(file)
+    definition = schedules_file.make_definition(
+        {**table, "rule": expand_rule(table), "name": "a", "job_type": "b"}
+    )
     assert find_problems([definition]) == [None]
 
 
@@ -195,16 +190,16 @@ class TestWriting:
     @pytest.mark.parametrize("rule", RULES, ids=str)
     def test_what_is_written_is_read_back(self, rule: CronRule | IntervalRule | OnceRule) -> None:
         schedules = (EVERYTHING, EVERYTHING.model_copy(update={"name": "other", "rule": rule}))
-        assert read(render_schedules(schedules)) == schedules
+        assert read(schedules_file.render_schedules(schedules)) == schedules
 
     def test_owner_and_heading_stand_at_the_top(self) -> None:
-        text = render_schedules([EVERYTHING], "airport", "From a crontab.\n\nSee the report.")
+        text = schedules_file.render_schedules([EVERYTHING], "airport", "From a crontab.\n\nSee the report.")
         assert text.startswith('# From a crontab.\n#\n# See the report.\nowner = "airport"\n\n[[schedule]]\n')
         assert read(text)[0].owner == "airport"
 
     def test_what_toml_cannot_hold_is_refused(self) -> None:
         with pytest.raises(ValueError, match="expected what TOML can hold, got None"):
-            render_schedules([EVERYTHING.model_copy(update={"arguments": {"carrier": None}})])
+            schedules_file.render_schedules([EVERYTHING.model_copy(update={"arguments": {"carrier": None}})])
 
     @given(st.dictionaries(st.text(min_size=1), st.text() | st.integers(-(2**53), 2**53) | st.booleans()))
     def test_any_argument_comes_back(self, arguments: dict[str, object]) -> None:
@@ -212,7 +207,7 @@ class TestWriting:
             definition = SchedulePutData.model_validate({**EVERYTHING.model_dump(), "arguments": arguments})
         except ValueError:
             return  # the wire refuses it
-        assert read(render_schedules([definition])) == (definition,)
+        assert read(schedules_file.render_schedules([definition])) == (definition,)
 
 
 class TestPlans:

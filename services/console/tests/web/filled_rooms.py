@@ -9,15 +9,7 @@ from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
-from tests.store_rows import (
-    agent_row,
-    job_type_row,
-    parked_message,
-    raised_incident,
-    recorded_action,
-    tick_row,
-    waiting_job,
-)
+from tests import store_rows
 
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
@@ -110,7 +102,7 @@ class Filler:
         await self.put_incidents()
         await self.put_parked()
         await self.put_breakers()
-        await self.store.record_action(recorded_action("flights.hourly", action="schedule.pause"))
+        await self.store.record_action(store_rows.recorded_action("flights.hourly", action="schedule.pause"))
 
     async def put_schedules(self) -> None:
         """Schedules with two weeks of ticks and jobs."""
@@ -142,7 +134,9 @@ class Filler:
             nominal, chance = first + step * number, self._random.random()
             decided = {"decided_at": nominal + timedelta(milliseconds=30)}
             if chance < 0.04:
-                ticks.append(tick_row(name, nominal, TickStatus.SKIPPED, reason=SKIPPED, **decided))
+                ticks.append(
+                    store_rows.tick_row(name, nominal, TickStatus.SKIPPED, reason=SKIPPED, **decided)
+                )
                 continue
             seconds = 20 + 25 * self._random.random() + (60 if chance > 0.97 else 0)
             state = JobState.DEAD if 0.04 <= chance < 0.1 else JobState.SUCCEEDED
@@ -151,7 +145,7 @@ class Filler:
             jobs.append(self._job(name, nominal, seconds, state))
             fired = {"job_id": jobs[-1].job_id, "fired_at": nominal + timedelta(milliseconds=45), **decided}
             why = "" if chance < 0.9 else LATE
-            ticks.append(tick_row(name, nominal, TickStatus.FIRED, reason=why, **fired))
+            ticks.append(store_rows.tick_row(name, nominal, TickStatus.FIRED, reason=why, **fired))
         await self.store.insert_jobs([_before(job) for job in jobs])
         await self.store.save_jobs([Save(job) for job in jobs])
         await self.store.add_ticks(ticks)
@@ -165,7 +159,7 @@ class Filler:
         else:
             rest = {"lease_until": self.now + MINUTE, "wake_at": self.now + MINUTE, "progress": 0.42}
             rest["progress_note"] = f"file 42 of 100 {HOSTILE}"
-        return waiting_job(
+        return store_rows.waiting_job(
             job_type=job_type,
             queue="loading" if job_type == "flights.load" else "default",
             source=f"warrener/schedule/{name}",
@@ -199,10 +193,10 @@ class Filler:
         plain = {"started_at": self.now - 3 * DAY, "last_seen_at": self.now - timedelta(seconds=1)}
         slots = dict.fromkeys(queues, max(10 - running, 0))
         fields = {"queues": queues, "running": running, "job_types": TYPES, "free_slots": slots}
-        return agent_row(name, **(fields | plain | changes))
+        return store_rows.agent_row(name, **(fields | plain | changes))
 
     def _job_type(self, name: str) -> JobTypeRow:
-        return job_type_row(
+        return store_rows.job_type_row(
             name,
             queue="loading" if name == "flights.load" else "default",
             arguments_schema={"type": "object"},
@@ -264,7 +258,7 @@ class Filler:
         message = f"no answer of the billing API within 30 s {HOSTILE}"
         is_death = kind == "job.dead"
         error = {"type": "TimeoutError", "message": message}
-        return raised_incident(
+        return store_rows.raised_incident(
             fingerprint,
             subject if is_death else "",
             kind=kind,
@@ -288,7 +282,7 @@ class Filler:
         await self.store.park([self._parked(*each) for each in reasons])
 
     def _parked(self, reason: str, body: bytes, detail: str, ago: int) -> ParkedMessage:
-        return parked_message(
+        return store_rows.parked_message(
             reason=reason,
             detail=detail,
             body=body,

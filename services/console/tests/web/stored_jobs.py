@@ -5,18 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.store_rows import (
-    attempt_of,
-    breaker_row,
-    changed,
-    died,
-    job_type_row,
-    log_chunk,
-    queued_job,
-    running_job,
-    succeeded,
-    waiting_job,
-)
+from tests import store_rows
 
 from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry
 from warrener_contracts.state_machine import JobState
@@ -55,25 +44,25 @@ async def put(store: Store, row: JobRow) -> JobRow:
 async def put_waiting(store: Store, seconds: float = 60, **fields: Any) -> JobRow:
     """A waiting job that was requested so many seconds ago."""
     times = _all_at(seconds, "requested", "accepted", "updated") | _all_at(-600, "due", "wake")
-    return await put(store, waiting_job(**(times | fields)))
+    return await put(store, store_rows.waiting_job(**(times | fields)))
 
 
 async def put_queued(store: Store, seconds: float = 60, **fields: Any) -> JobRow:
     """A job that was dispatched so many seconds ago."""
     times = _all_at(seconds, "requested", "accepted", "dispatched", "updated")
-    return await put(store, queued_job(**(times | fields)))
+    return await put(store, store_rows.queued_job(**(times | fields)))
 
 
 async def put_running(store: Store, seconds: float = 60, **fields: Any) -> JobRow:
     """A job that was requested so many seconds ago, and runs."""
     times = _all_at(seconds, "requested", "accepted", "dispatched") | _all_at(-60, "wake")
     times |= _all_at(seconds - 0.5, "started", "updated") | {"lease_until": ago(-60), "agent_id": AGENT}
-    return await put(store, running_job(**(times | fields)))
+    return await put(store, store_rows.running_job(**(times | fields)))
 
 
 async def put_succeeded(store: Store, seconds: float = 60, **fields: Any) -> JobRow:
     """A job that was requested so many seconds ago, and has succeeded."""
-    over = succeeded(await put_running(store, seconds, **fields), {"rows": 842})
+    over = store_rows.succeeded(await put_running(store, seconds, **fields), {"rows": 842})
     assert over.attempt is not None
     end = _all_at(seconds - 2, "finished")
     save = replace(over, row=replace(over.row, **end), attempt=replace(over.attempt, **end))
@@ -91,10 +80,12 @@ async def put_dead(
 ) -> JobRow:
     """A job that was requested so many seconds ago, and has died at its second attempt."""
     row, due_at, end = await put_running(store, seconds, **fields), ago(seconds - 2), ago(seconds - 3)
-    again = changed(row, state=JobState.RETRYING, attempt=2, failures=1, error=error, due_at=due_at)
+    again = store_rows.changed(
+        row, state=JobState.RETRYING, attempt=2, failures=1, error=error, due_at=due_at
+    )
     first = attempt(row, 1, seconds - 1, verdict=f"retry at {due_at.isoformat()}", error=error)
     await store.save_jobs([replace(again, attempt=first)])
-    over = died(again.row, error)
+    over = store_rows.died(again.row, error)
     assert over.dead_letter is not None
     last = attempt(row, 2, seconds - 3, verdict="dead: attempts used up", error=error)
     death = replace(over.dead_letter, died_at=end, fingerprint=fingerprint, attempts=2)
@@ -105,7 +96,9 @@ async def put_dead(
 
 def attempt(row: JobRow, number: int, seconds: float, *, verdict: str, error: ErrorInfo | None) -> AttemptRow:
     """An attempt of a job that has failed so many seconds ago."""
-    end = replace(attempt_of(row, AttemptOutcome.FAILED, error=error), attempt=number, verdict=verdict)
+    end = replace(
+        store_rows.attempt_of(row, AttemptOutcome.FAILED, error=error), attempt=number, verdict=verdict
+    )
     times = _all_at(seconds + 1, "dispatched") | _all_at(seconds + 0.5, "started")
     return replace(end, agent_id=AGENT, finished_at=ago(seconds), **times)
 
@@ -117,7 +110,7 @@ async def put_lines(store: Store, job_id: UUID, number: int, *texts: str) -> Non
         for index, text in enumerate(texts)
     )
     fields = {"attempt": number, "started_at": ago(40), "agent_id": AGENT, "final": True, "lines": lines}
-    chunk = log_chunk(job_id, 1, *texts, **fields)
+    chunk = store_rows.log_chunk(job_id, 1, *texts, **fields)
     await store.append_logs([chunk], LogLimit(1000, 1_000_000))
 
 
@@ -125,12 +118,12 @@ def open_breaker(name: str, **fields: Any) -> BreakerRow:
     """A breaker that has opened four minutes ago."""
     plain: dict[str, Any] = {"since": ago(240), "until": ago(-60), "times_opened": 2}
     plain |= {"reason": "12 of 20 attempts within 1 min have failed", "job_types": ("ledger.close",)}
-    return breaker_row(name, **(plain | fields))
+    return store_rows.breaker_row(name, **(plain | fields))
 
 
 def job_type(arguments: dict[str, Any], name: str = "flights.load") -> JobTypeRow:
     """A job type as an agent announces it, with the schemas of its arguments."""
-    return job_type_row(
+    return store_rows.job_type_row(
         name,
         queue="loading",
         arguments_schema={"type": "object", "properties": arguments, "required": ["path"]},

@@ -23,16 +23,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import LinkTo, Span, SpanFailure, SpanShape, TraceContext, names
 from warrener_runtime.telemetry.waits import record_waits
-from warrener_scheduler.decisions.admission import (
-    Accepted,
-    AdmissionDecision,
-    CachedJobType,
-    Duplicate,
-    Rejected,
-    classify_duplicate,
-    decide,
-    job_id_for,
-)
+from warrener_scheduler.decisions import admission
 from warrener_scheduler.decisions.ticks import PAUSED
 from warrener_scheduler.dispatch import DispatchGates
 from warrener_scheduler.job_types import JobTypeCache
@@ -58,7 +49,7 @@ REJECTED = "rejected: "
 _EXAMINED_TICKS = 3
 """Ticks that are read for each that counts: others request no job."""
 
-AdmissionResult = JobRow | Duplicate | Rejected
+AdmissionResult = JobRow | admission.Duplicate | admission.Rejected
 """The result of a request: a new job, an earlier one, or none."""
 
 
@@ -105,17 +96,18 @@ class RequestAcceptor:
         _log_rejected(events, outcomes)
         # Schedules would wait for the ends of the jobs of rejected ticks.
         rejected = [
-            RejectedTick(schedule, job_id_for(event), f"{REJECTED}{outcome.detail}")
+            RejectedTick(schedule, admission.job_id_for(event), f"{REJECTED}{outcome.detail}")
             for event, outcome in zip(events, outcomes, strict=True)
-            if isinstance(outcome, Rejected) and (schedule := schedule_from_source(event.source)) is not None
+            if isinstance(outcome, admission.Rejected)
+            and (schedule := schedule_from_source(event.source)) is not None
         ]
         if rejected:
             await self._rejected_ticks.record(rejected)
         watched = await self._add_watchers(events, outcomes)
         rows = [
-            outcome.row if isinstance(outcome, Duplicate) else outcome
+            outcome.row if isinstance(outcome, admission.Duplicate) else outcome
             for outcome in outcomes
-            if not isinstance(outcome, Rejected)
+            if not isinstance(outcome, admission.Rejected)
         ]
         in_cancelled_trees = await self._find_cancelled(rows)
         messages = [
@@ -124,7 +116,7 @@ class RequestAcceptor:
             for message in _outgoing_messages(request, outcome, watched, now)
             if not in_cancelled_trees
             or message.exchange != DISPATCH
-            or job_id_for(request.event) not in in_cancelled_trees
+            or admission.job_id_for(request.event) not in in_cancelled_trees
         ]
         messages += [tree_cancel_message(job_id, why, now) for job_id, why in in_cancelled_trees.items()]
         return messages, rows
@@ -139,7 +131,7 @@ class RequestAcceptor:
         parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
         if not self._telemetry.records(parent):
             return request, None  # without telemetry the event is not copied
-        job = _Requested(job_id_for(event), event.data.job_type)
+        job = _Requested(admission.job_id_for(event), event.data.job_type)
         job_id = str(job.job_id)
         span = self._telemetry.span(
             _accept_shape(job.job_type),
@@ -162,27 +154,27 @@ class RequestAcceptor:
         decisions = [_decide(event, job_types.get(event.data.job_type), now) for event in requests]
         decisions = [self._breakers.hold_if_open(decision, now) for decision in decisions]
         decisions = [self._congestion.hold_if_closed(decision, now) for decision in decisions]
-        accepted = [decision.row for decision in decisions if isinstance(decision, Accepted)]
+        accepted = [decision.row for decision in decisions if isinstance(decision, admission.Accepted)]
         inserted = iter(await self._insert(accepted) if accepted else [])
         rejected = [
-            job_id_for(event)
+            admission.job_id_for(event)
             for event, decision in zip(requests, decisions, strict=True)
-            if isinstance(decision, Rejected)
+            if isinstance(decision, admission.Rejected)
         ]
         earlier = await self._store.jobs_by_id(rejected) if rejected else {}
         return [
-            _resolve(event, next(inserted) if isinstance(decision, Accepted) else decision, earlier)
+            _resolve(event, next(inserted) if isinstance(decision, admission.Accepted) else decision, earlier)
             for event, decision in zip(requests, decisions, strict=True)
         ]
 
-    async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
+    async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | admission.Rejected]:
         window = self._idempotency_window
         keys_since = None if window is None else self._clock.now() - window
         try:
             return list(await insert_jobs(self._store, rows, keys_since))
         except StoreRefused as error:
             if len(rows) == 1:
-                return [Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")]
+                return [admission.Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")]
             # One by one, so that a single bad row cannot fail the batch.
             return [result for row in rows for result in await self._insert([row])]
 
@@ -199,7 +191,7 @@ class RequestAcceptor:
         wanted = [
             (outcome.row.job_id, event.data.reply_to)
             for event, outcome in zip(requests, outcomes, strict=True)
-            if isinstance(outcome, Duplicate) and event.data.reply_to
+            if isinstance(outcome, admission.Duplicate) and event.data.reply_to
         ]
         if not wanted:
             return {}
@@ -287,17 +279,21 @@ async def insert_jobs(store: Store, rows: Sequence[JobRow], keys_since: datetime
     return inserted
 
 
-def _decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> AdmissionDecision:
+def _decide(
+    event: JobRequested, known: admission.CachedJobType | None, now: datetime
+) -> admission.AdmissionDecision:
     """Decide about one request. One that we fail at is rejected, and the others go on."""
     try:
-        return decide(event, known, now)
+        return admission.decide(event, known, now)
     except Exception as error:  # noqa: BLE001 - one request must not stop the others
         _log.exception("A request could not be decided: a bug.", action="accept.bug", event_id=event.id)
-        return Rejected(Reason.IMPOSSIBLE, f"the scheduler failed at it: {type(error).__name__}: {error}")
+        return admission.Rejected(
+            Reason.IMPOSSIBLE, f"the scheduler failed at it: {type(error).__name__}: {error}"
+        )
 
 
 def _resolve(
-    event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UUID, JobRow]
+    event: JobRequested, found: Inserted | admission.Rejected, earlier: Mapping[UUID, JobRow]
 ) -> AdmissionResult:
     """Resolve a decision against the store.
 
@@ -305,9 +301,9 @@ def _resolve(
     then that job stands.
     """
     if isinstance(found, Inserted):
-        return found.row if found.new else classify_duplicate(event, found.row)
-    row = earlier.get(job_id_for(event))
-    return found if row is None else classify_duplicate(event, row)
+        return found.row if found.new else admission.classify_duplicate(event, found.row)
+    row = earlier.get(admission.job_id_for(event))
+    return found if row is None else admission.classify_duplicate(event, row)
 
 
 class _Requested(NamedTuple):
@@ -328,12 +324,12 @@ def _end_span(span: Span, outcome: AdmissionResult) -> None:
         case JobRow() as row:
             span.set(names.OUTCOME, "accepted")
             span.set(names.QUEUE, row.queue)
-        case Duplicate() as duplicate:
+        case admission.Duplicate() as duplicate:
             span.set(names.OUTCOME, "duplicate")
             span.set(names.QUEUE, duplicate.row.queue)
             job = TraceContext(duplicate.row.traceparent, duplicate.row.tracestate)
             span.link(LinkTo(job, "duplicate of"))
-        case Rejected() as rejected:
+        case admission.Rejected() as rejected:
             span.set(names.OUTCOME, "rejected")
             span.set(names.REASON, rejected.detail)
             span.fail(SpanFailure(rejected.reason.value, rejected.detail))
@@ -348,9 +344,9 @@ def _outgoing_messages(
         case JobRow() as row:
             published = row.state is JobState.QUEUED and row.dispatched_at is not None
             return [dispatch_message(row, now)] if published else []
-        case Rejected() as rejected:
+        case admission.Rejected() as rejected:
             return rejection(event, request.received, rejected.reason, rejected.detail, now)
-        case Duplicate() as duplicate:
+        case admission.Duplicate() as duplicate:
             pass
     # The dispatch of a request that somebody repeats is in its queue, or missed by the supervisor.
     is_repeated = duplicate.dispatch and request.redelivered
@@ -367,7 +363,7 @@ def _log_rejected(events: Sequence[JobRequested], outcomes: Sequence[AdmissionRe
     rejected = [
         (event, outcome)
         for event, outcome in zip(events, outcomes, strict=True)
-        if isinstance(outcome, Rejected)
+        if isinstance(outcome, admission.Rejected)
     ]
     if rejected:
         event, first = rejected[0]

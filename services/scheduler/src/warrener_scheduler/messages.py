@@ -13,23 +13,8 @@ from uuid import UUID, uuid5
 
 from pydantic_core import to_json
 
-from warrener_contracts import topology
+from warrener_contracts import events, topology
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.events import (
-    AttemptDispatched,
-    Event,
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobDeduplicated,
-    JobDeduplicatedData,
-    JobFinished,
-    JobRejected,
-    JobRejectedData,
-    JobRequested,
-    ParkedRequeueRequested,
-    ParkedRequeueRequestedData,
-    Reason,
-)
 from warrener_contracts.identity import job_id_of, schedule_from_source
 from warrener_contracts.messages import Message, build_message, build_reply, cancel_behind_reports
 from warrener_contracts.parking import park_event
@@ -39,7 +24,7 @@ from warrener_contracts.writer import EventWriter, moment_json, shared_moment_js
 from warrener_store.jobs.rows import JobRow
 
 SOURCE = "warrener/scheduler"
-_DISPATCHED = EventWriter(AttemptDispatched, SOURCE)
+_DISPATCHED = EventWriter(events.AttemptDispatched, SOURCE)
 _REQUESTS = topology.REQUESTS_QUEUE.name
 _COMMANDS = topology.SCHEDULER_COMMANDS.name
 
@@ -68,7 +53,7 @@ def dispatch_message(row: JobRow, now: datetime) -> Message:
 
 def finished_reply(row: JobRow, address: str) -> Message:
     """Build the end of a job for a requester that came after it."""
-    event = JobFinished(
+    event = events.JobFinished(
         id=f"{row.job_id}:finished",
         source=SOURCE,
         time=row.finished_at,
@@ -80,16 +65,16 @@ def finished_reply(row: JobRow, address: str) -> Message:
     return build_reply(event, address)
 
 
-def deduplicated_reply(event: JobRequested, row: JobRow, address: str, now: datetime) -> Message:
+def deduplicated_reply(event: events.JobRequested, row: JobRow, address: str, now: datetime) -> Message:
     """Build the reply that another job stands for the requested one."""
-    reply = JobDeduplicated(
+    reply = events.JobDeduplicated(
         id=f"{job_id_of(event.source, event.id)}:deduplicated",
         source=SOURCE,
         time=now,
         subject=str(row.job_id),
         traceparent=event.traceparent,
         tracestate=event.tracestate,
-        data=JobDeduplicatedData(
+        data=events.JobDeduplicatedData(
             requested_job_id=job_id_of(event.source, event.id),
             job_id=row.job_id,
             idempotency_key=event.data.idempotency_key or "",
@@ -99,7 +84,7 @@ def deduplicated_reply(event: JobRequested, row: JobRow, address: str, now: date
 
 
 def rejection(
-    event: JobRequested, received: DecodedEvent, reason: Reason, detail: str, now: datetime
+    event: events.JobRequested, received: DecodedEvent, reason: events.Reason, detail: str, now: datetime
 ) -> list[Message]:
     """Build the reply and the event of a rejected request, and park the request as it was received.
 
@@ -108,7 +93,7 @@ def rejection(
     """
     job_id = job_id_of(event.source, event.id)
     reply_id = f"{job_id}:rejected:{reason.value}"
-    waits = reason is Reason.UNKNOWN_JOB_TYPE and schedule_from_source(event.source) is None
+    waits = reason is events.Reason.UNKNOWN_JOB_TYPE and schedule_from_source(event.source) is None
     address = (topology.REQUESTS, event.data.job_type) if waits else None
     return _reject(
         event, received, reason, detail, reply_id=reply_id, job_id=job_id, now=now, address=address
@@ -118,32 +103,34 @@ def rejection(
 def requeue_command(ids: Sequence[str], now: datetime) -> Message:
     """Request that the supervisor requeues parked requests whose job type is known now."""
     return build_message(
-        ParkedRequeueRequested(
+        events.ParkedRequeueRequested(
             id=str(uuid5(job_id_of(SOURCE, "announced"), "\n".join([now.isoformat(), *ids]))),
             source=SOURCE,
             time=now,
-            data=ParkedRequeueRequestedData(ids=tuple(ids), by=SOURCE),
+            data=events.ParkedRequeueRequestedData(ids=tuple(ids), by=SOURCE),
         )
     )
 
 
 def schedule_rejection(
-    event: Event[Any], received: DecodedEvent, detail: str, now: datetime
+    event: events.Event[Any], received: DecodedEvent, detail: str, now: datetime
 ) -> list[Message]:
     """Do the same for a schedule command."""
     # of a safe length, whatever the id of the command is
     reply_id = str(uuid5(job_id_of(event.source, event.id), f"{event.type}\nrejected"))
-    return _reject(event, received, Reason.BAD_FIELDS, detail, reply_id=reply_id, now=now, queue=_COMMANDS)
+    return _reject(
+        event, received, events.Reason.BAD_FIELDS, detail, reply_id=reply_id, now=now, queue=_COMMANDS
+    )
 
 
 def unusable_replies(found: DecodeFailure, now: datetime) -> list[Message]:
     """Build the reply and the event of an event that its inbox has parked; the address of the reply is read
     from its remains."""
-    reply = JobRejected(
+    reply = events.JobRejected(
         id=f"{found.identity}:rejected",
         source=SOURCE,
         time=now,
-        data=JobRejectedData(
+        data=events.JobRejectedData(
             request_id=found.request_id,
             request_source=found.request_source,
             job_id=job_id_of(found.request_source, found.request_id) if found.request_id else None,
@@ -157,20 +144,20 @@ def unusable_replies(found: DecodeFailure, now: datetime) -> list[Message]:
 
 def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
     """Request that the supervisor cancels a child job, and its children, of a tree that is cancelled."""
-    event = JobCancelRequested(
+    event = events.JobCancelRequested(
         id=f"{job_id}:tree_cancelled",
         source=SOURCE,
         time=now,
         subject=str(job_id),
-        data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=True),
+        data=events.JobCancelRequestedData(job_id=job_id, reason=reason, tree=True),
     )
     return cancel_behind_reports(event)
 
 
 def _reject(
-    event: Event[Any],
+    event: events.Event[Any],
     received: DecodedEvent,
-    reason: Reason,
+    reason: events.Reason,
     detail: str,
     *,
     reply_id: str,
@@ -179,13 +166,13 @@ def _reject(
     queue: str = _REQUESTS,
     address: tuple[str, str] | None = None,
 ) -> list[Message]:
-    reply = JobRejected(
+    reply = events.JobRejected(
         id=reply_id,
         source=SOURCE,
         time=now,
         traceparent=event.traceparent,
         tracestate=event.tracestate,
-        data=JobRejectedData(
+        data=events.JobRejectedData(
             request_id=event.id,
             request_source=event.source,
             job_id=job_id,
@@ -198,7 +185,7 @@ def _reject(
     return [*_reply_messages(reply, reply_to), park_event(received, queue, reason, detail, address)]
 
 
-def _reply_messages(event: JobRejected, address: str | None) -> list[Message]:
+def _reply_messages(event: events.JobRejected, address: str | None) -> list[Message]:
     return [build_message(event), *([build_reply(event, address)] if address else [])]
 
 

@@ -12,15 +12,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.commands import CARRIED_OUT, CommandResult
-from warrener_contracts.events import (
-    JobDropRequested,
-    JobRedriveRequested,
-    JobRedriveRequestedData,
-    Reason,
-    RedriveChangeRequested,
-)
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.parking import park_event
 from warrener_contracts.state_machine import JobState
@@ -79,7 +73,9 @@ class RedriveRunner:
         self._dead_letters = ports.store.dead_letter_store
         self._job_types = JobTypeCache(ports.store, ports.clock)
 
-    async def begin(self, event: JobRedriveRequested | JobDropRequested, _: DecodedEvent) -> CommandResult:
+    async def begin(
+        self, event: events.JobRedriveRequested | events.JobDropRequested, _: DecodedEvent
+    ) -> CommandResult:
         """Store a redrive for `run_once`; refuse one without dead letters. A repeat changes nothing."""
         row = new_redrive(event, self._clock.now())
         if not await self._dead_letters.redrives([row.redrive_id]):
@@ -103,7 +99,7 @@ class RedriveRunner:
             "`warrener dead-letters list --all` shows resolved ones too"
         )
 
-    async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
+    async def change(self, event: events.RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
         """Stop or resume a redrive, or refuse; park a command for an unknown one."""
         for _ in range(_MAX_CHANGE_ATTEMPTS):
             rows = await self._dead_letters.redrives([event.data.redrive_id])
@@ -144,7 +140,7 @@ class RedriveRunner:
     async def _redrive(self, row: RedriveRow) -> None:
         """Count the jobs that have ended; then claim dead letters, request some, or stop."""
         now = self._clock.now()
-        options = JobRedriveRequestedData.model_validate(row.request)
+        options = events.JobRedriveRequestedData.model_validate(row.request)
         successors = await self._dead_letters.redrive_outcomes(
             row.redrive_id, now - _UNACCEPTED_AFTER, PAGE_SIZE
         )
@@ -173,7 +169,7 @@ class RedriveRunner:
     async def _republish_unaccepted(
         self,
         row: RedriveRow,
-        options: JobRedriveRequestedData,
+        options: events.JobRedriveRequestedData,
         successors: Sequence[RedriveOutcome],
         now: datetime,
     ) -> tuple[list[DeadLetterTransition], list[Message]]:
@@ -192,7 +188,7 @@ class RedriveRunner:
     async def _build_requests(
         self,
         row: RedriveRow,
-        options: JobRedriveRequestedData,
+        options: events.JobRedriveRequestedData,
         dead_letters: Sequence[DeadLetter],
         now: datetime,
     ) -> tuple[list[DeadLetterTransition], list[Message]]:
@@ -233,7 +229,7 @@ class RedriveRunner:
     async def _dry_run(self, row: RedriveRow) -> None:
         """Assess and count a page, and change nothing."""
         now = self._clock.now()
-        options = JobRedriveRequestedData.model_validate(row.request)
+        options = events.JobRedriveRequestedData.model_validate(row.request)
         page = await self._load_page(row, limit=remaining_capacity(options, row.counts), after=row.after)
         judged = await self._assess(row, options, page, now)
         counts = Counter(row.counts)
@@ -249,7 +245,7 @@ class RedriveRunner:
     async def _assess(
         self,
         row: RedriveRow,
-        options: JobRedriveRequestedData,
+        options: events.JobRedriveRequestedData,
         dead_letters: Sequence[DeadLetter],
         now: datetime,
     ) -> list[DeadLetterTransition]:
@@ -332,11 +328,11 @@ class RedriveRunner:
         return is_saved
 
 
-def _park_unknown(event: RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
+def _park_unknown(event: events.RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
     detail = (
         f"expected the id of a redrive, got {event.data.redrive_id}: see `warrener dead-letters redrives`"
     )
-    parked = park_event(received, SCHEDULER_COMMANDS.name, Reason.UNKNOWN_JOB, detail)
+    parked = park_event(received, SCHEDULER_COMMANDS.name, events.Reason.UNKNOWN_JOB, detail)
     return CommandResult([parked], refusal=detail)
 
 

@@ -15,16 +15,8 @@ from uuid import UUID, uuid5
 from pydantic_core import to_json
 
 from warrener_calendar.template_variables import Tick, tick_variables
-from warrener_contracts import topology
+from warrener_contracts import events, topology
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobRequested,
-    JsonObject,
-    SchedulePutData,
-    ScheduleTicked,
-)
 from warrener_contracts.identity import schedule_source
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode, trace_headers
 from warrener_contracts.registry import type_of
@@ -41,11 +33,11 @@ TraceParts = tuple[str | None, str | None]
 BeginTrace = Callable[[TickRow, str, TraceParts], TraceParts]
 """Begins the trace of a tick; see `request_messages`."""
 
-_REQUESTED = type_of(JobRequested)
+_REQUESTED = type_of(events.JobRequested)
 _DATA = '"data":'
 _NO_TRACE: TraceParts = (None, None)
 _TRACEPARENT = re.compile(r'"traceparent":"([^"]*)",')
-_TICKED = EventWriter(ScheduleTicked, SOURCE)
+_TICKED = EventWriter(events.ScheduleTicked, SOURCE)
 
 
 def begin_no_trace(tick: TickRow, job_type: str, upstream: TraceParts) -> TraceParts:
@@ -55,13 +47,13 @@ def begin_no_trace(tick: TickRow, job_type: str, upstream: TraceParts) -> TraceP
 
 
 def request_text(
-    spec: SchedulePutData,
+    spec: events.SchedulePutData,
     job_id: UUID,
     now: datetime,
     cancelled: UUID | None = None,
     *,
     names: Mapping[str, Any] | None = None,
-    event: JsonObject | None = None,
+    event: events.JsonObject | None = None,
 ) -> str:
     """Write a CloudEvents batch: the request for one job, behind the cancel of another one if there is any.
 
@@ -75,23 +67,23 @@ def request_text(
         text = text.replace(_DATA, f'"traceparent":{to_json(upstream).decode()},{_DATA}', 1)
     if cancelled is None:
         return f"[{text}]"
-    cancel = JobCancelRequested(
+    cancel = events.JobCancelRequested(
         id=str(uuid5(cancelled, str(job_id))),
         source=source,
         time=now,
         subject=str(cancelled),
-        data=JobCancelRequestedData(job_id=cancelled, reason=f"the next tick of {spec.name} is due"),
+        data=events.JobCancelRequestedData(job_id=cancelled, reason=f"the next tick of {spec.name} is due"),
     )
     return f"[{encode(cancel).decode()},{text}]"
 
 
-def sample_arguments(spec: SchedulePutData, now: datetime) -> JsonObject:
+def sample_arguments(spec: events.SchedulePutData, now: datetime) -> events.JsonObject:
     """Fill the arguments as for a tick of now, to compare them with the schema of the job type."""
     return _render(spec.arguments, tick_variables(spec, Tick(now, 1, now, now)))
 
 
 def request_messages(
-    tick: TickRow, spec: SchedulePutData | None = None, begin_trace: BeginTrace = begin_no_trace
+    tick: TickRow, spec: events.SchedulePutData | None = None, begin_trace: BeginTrace = begin_no_trace
 ) -> list[Message]:
     """Build the requests of a tick; the same each time they are published, but for their traces.
 
@@ -112,7 +104,7 @@ def request_messages(
         if not isinstance(one, DecodedEvent):
             continue
         event = one.event
-        if isinstance(event, JobRequested):
+        if isinstance(event, events.JobRequested):
             context = begin_trace(tick, event.data.job_type, (event.traceparent, None))
             event = event.model_copy(update=dict(zip(("traceparent", "tracestate"), context, strict=True)))
         messages.append(build_message(event))
@@ -148,14 +140,14 @@ def ticked_message(tick: TickRow) -> Message:
     )
 
 
-def _render(arguments: JsonObject, names: Mapping[str, Any]) -> JsonObject:
+def _render(arguments: events.JsonObject, names: Mapping[str, Any]) -> events.JsonObject:
     """Fill the placeholders. One that this release does not know, of a newer scheduler's put, stays as it
     is: deciding a tick never fails at it."""
-    rendered: JsonObject = render(arguments, names, missing=lambda unknown: unknown.source)
+    rendered: events.JsonObject = render(arguments, names, missing=lambda unknown: unknown.source)
     return rendered
 
 
-def _event_argument(rule: Rule, event: JsonObject | None) -> JsonObject:
+def _event_argument(rule: Rule, event: events.JsonObject | None) -> events.JsonObject:
     """Return the argument in which the job gets its event, if the rule names one."""
     if event is None or not isinstance(rule, TriggerRule) or rule.event_argument is None:
         return {}
@@ -176,7 +168,7 @@ def _request_message(tick: TickRow, text: str, job_type: str, context: TracePart
 
 
 def _requested_json(
-    spec: SchedulePutData, source: str, job_id: UUID, moment: datetime, arguments: JsonObject
+    spec: events.SchedulePutData, source: str, job_id: UUID, moment: datetime, arguments: events.JsonObject
 ) -> str:
     """Write `job.requested` for one tick of a schedule, with these arguments."""
     name = str(job_id)
@@ -191,10 +183,10 @@ def _requested_json(
 
 @lru_cache(maxsize=1024)  # one per schedule
 def _request_writer(source: str) -> EventWriter:
-    return EventWriter(JobRequested, source)
+    return EventWriter(events.JobRequested, source)
 
 
-def _optional_fields(spec: SchedulePutData) -> str:
+def _optional_fields(spec: events.SchedulePutData) -> str:
     queue = "" if spec.queue is None else f',"queue":"{spec.queue}"'
     policy = "" if spec.policy is None else f',"policy":{spec.policy.model_dump_json(exclude_none=True)}'
     return queue + policy

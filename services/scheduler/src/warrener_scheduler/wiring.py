@@ -2,19 +2,9 @@
 
 from functools import partial
 
+from warrener_contracts import events
 from warrener_contracts.codec import DecodeFailure
 from warrener_contracts.commands import Command, CommandInbox, CommandReplies, one_by_one
-from warrener_contracts.events import (
-    JobDropRequested,
-    JobRedriveRequested,
-    RedriveChangeRequested,
-    ScheduleBackfillRequested,
-    SchedulePauseRequested,
-    SchedulePut,
-    ScheduleRemoveRequested,
-    ScheduleResumeRequested,
-    ScheduleTriggerRequested,
-)
 from warrener_contracts.messages import Message
 from warrener_contracts.registry import build_models
 from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TOPOLOGY, TRIGGERS_QUEUE
@@ -188,15 +178,15 @@ def scheduler_inbox(
     return CommandInbox(
         SCHEDULER_COMMANDS.name,
         [
-            Command(SchedulePut, schedules.put),
-            Command(SchedulePauseRequested, one_by_one(schedules.pause)),
-            Command(ScheduleResumeRequested, one_by_one(schedules.resume)),
-            Command(ScheduleRemoveRequested, one_by_one(schedules.remove)),
-            Command(ScheduleTriggerRequested, one_by_one(schedules.trigger)),
-            Command(ScheduleBackfillRequested, one_by_one(schedules.backfill)),
-            Command(JobRedriveRequested, one_by_one(redrives.begin)),
-            Command(JobDropRequested, one_by_one(redrives.begin)),
-            Command(RedriveChangeRequested, one_by_one(redrives.change)),
+            Command(events.SchedulePut, schedules.put),
+            Command(events.SchedulePauseRequested, one_by_one(schedules.pause)),
+            Command(events.ScheduleResumeRequested, one_by_one(schedules.resume)),
+            Command(events.ScheduleRemoveRequested, one_by_one(schedules.remove)),
+            Command(events.ScheduleTriggerRequested, one_by_one(schedules.trigger)),
+            Command(events.ScheduleBackfillRequested, one_by_one(schedules.backfill)),
+            Command(events.JobRedriveRequested, one_by_one(redrives.begin)),
+            Command(events.JobDropRequested, one_by_one(redrives.begin)),
+            Command(events.RedriveChangeRequested, one_by_one(redrives.change)),
         ],
         replies=CommandReplies(SOURCE, ports.clock.now),
         on_unusable=reject,

@@ -8,17 +8,7 @@ import pytest
 from services.scheduler.tests.stage import SECOND, Stage, at, job_ids, named, put, send, statuses, tick_rows
 from services.scheduler.tests.test_template_variables import paths
 
-from warrener_contracts.events import (
-    MAX_BACKFILL_TICKS,
-    JobRejected,
-    ScheduleBackfillRequested,
-    ScheduleBackfillRequestedData,
-    SchedulePauseRequested,
-    SchedulePutData,
-    ScheduleResumeRequested,
-    ScheduleTicked,
-    TickStatus,
-)
+from warrener_contracts import events
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule, OnceRule, Rule
 from warrener_contracts.triggers import EventRule
@@ -30,9 +20,11 @@ HOUR = timedelta(hours=1)
 HOURLY = IntervalRule(every=HOUR, offset=SECOND)  # the stage is open a second past midnight
 
 
-def backfill(begin: datetime, end: datetime, name: str = "tick", **more: Any) -> ScheduleBackfillRequested:
-    data = ScheduleBackfillRequestedData(name=name, start=begin, end=end, reason="mended", **more)
-    return ScheduleBackfillRequested(id=f"backfill-{begin}", source="test", data=data)
+def backfill(
+    begin: datetime, end: datetime, name: str = "tick", **more: Any
+) -> events.ScheduleBackfillRequested:
+    data = events.ScheduleBackfillRequestedData(name=name, start=begin, end=end, reason="mended", **more)
+    return events.ScheduleBackfillRequested(id=f"backfill-{begin}", source="test", data=data)
 
 
 class TestBackfill:
@@ -49,8 +41,8 @@ class TestBackfill:
         assert [tick.nominal_at for tick in ticks[:3]] == past
         assert all(is_backfilled(tick) and tick.request is None for tick in ticks[:3])
         assert ticks[0].reason == "backfilled: mended"
-        published = [(one.data.status, one.data.reason) for one in stage.all_of(ScheduleTicked)]
-        assert published.count((TickStatus.CAUGHT_UP, "backfilled: mended")) == 3
+        published = [(one.data.status, one.data.reason) for one in stage.all_of(events.ScheduleTicked)]
+        assert published.count((events.TickStatus.CAUGHT_UP, "backfilled: mended")) == 3
 
     async def test_each_names_the_tick_before_it_also_before_the_schedule_was_put(self, stage: Stage) -> None:
         now = stage.clock.now()
@@ -65,8 +57,8 @@ class TestBackfill:
     ) -> None:
         begun = stage.clock.now()
         await send(stage, put(), then=0.5)
-        await send(stage, named(SchedulePauseRequested), then=2)
-        await send(stage, named(ScheduleResumeRequested), then=0.8)
+        await send(stage, named(events.SchedulePauseRequested), then=2)
+        await send(stage, named(events.ScheduleResumeRequested), then=0.8)
         assert await statuses(stage) == ["fired", "skipped", "skipped", "fired"]
         await send(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
         ticks = (await tick_rows(stage))[:4]
@@ -112,7 +104,7 @@ class TestRefusals:
                 IntervalRule(every=SECOND),
                 24,
                 {},
-                f"expected a span with at most {MAX_BACKFILL_TICKS} ticks",
+                f"expected a span with at most {events.MAX_BACKFILL_TICKS} ticks",
             ),
             ("tick", EventRule(key="job.dead.#"), 1, {}, "got 'tick', which waits for events"),
             ("tick", HOURLY, 9, {"rate": 1e-12}, "expected a rate of at least one job a day"),
@@ -124,7 +116,7 @@ class TestRefusals:
         now = stage.clock.now()
         again = backfill(now - hours * HOUR, now, name, reply_to="history", **more)
         await send(stage, put(rule=rule), again, then=0.5)
-        assert expected in stage.answer("history", JobRejected).data.detail
+        assert expected in stage.answer("history", events.JobRejected).data.detail
 
     def test_a_span_that_ends_before_it_begins_is_no_request(self) -> None:
         now = datetime.fromisoformat("2026-01-01T00:00:00Z")
@@ -133,10 +125,10 @@ class TestRefusals:
 
 
 class TestPortions:
-    def planned(self, hours: int) -> tuple[ScheduleRow, ScheduleBackfillRequestedData, list[datetime]]:
+    def planned(self, hours: int) -> tuple[ScheduleRow, events.ScheduleBackfillRequestedData, list[datetime]]:
         """A schedule, the request for so many hours of it, and their times."""
         now = at(1)
-        spec = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
+        spec = events.SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
         row = ScheduleRow(definition=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
         data = backfill(now - hours * HOUR, now - HOUR).data
         return row, data, batch_times(row, data, now)
@@ -170,7 +162,7 @@ class TestPutsFromLongAgo:
 
     def test_what_is_planned_is_accounted_for_though_the_zones_changed_while_nobody_looked(self) -> None:
         """The scheduler was away for a week before the first tick of it, and came back with another one."""
-        spec = SchedulePutData(
+        spec = events.SchedulePutData(
             name="tick", rule=IntervalRule(every=timedelta(days=1)), job_type="flights.load"
         )
         row = plan_first_tick(ScheduleRow(definition=spec, put_at=at(1), zone_version="2026a"), at(1))

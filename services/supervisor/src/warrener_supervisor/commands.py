@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.commands import (
     CARRIED_OUT,
@@ -11,15 +12,6 @@ from warrener_contracts.commands import (
     CommandResult,
     ReceivedCommand,
     one_by_one,
-)
-from warrener_contracts.events import (
-    BreakerSetRequested,
-    IncidentAcknowledgeRequested,
-    IncidentCloseRequested,
-    IncidentSnoozeRequested,
-    JobCancelRequested,
-    ParkedDropRequested,
-    ParkedRequeueRequested,
 )
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.topology import SUPERVISOR_COMMANDS
@@ -43,12 +35,14 @@ def supervisor_inbox(
 ) -> CommandInbox:
     """Assemble the functions of the supervisor's commands. The parts that act publish the effects."""
 
-    async def cancel_jobs(commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> Sequence[CommandResult]:
+    async def cancel_jobs(
+        commands: Sequence[ReceivedCommand[events.JobCancelRequested]],
+    ) -> Sequence[CommandResult]:
         # By the status queue, whose consumer replies. A cancel that overtook a report of success would call
         # a job cancelled whose effects are done.
         return [CommandResult([cancel_behind_reports(event)], is_replied=True) for event, _ in commands]
 
-    async def set_breaker(event: BreakerSetRequested, _: DecodedEvent) -> CommandResult:
+    async def set_breaker(event: events.BreakerSetRequested, _: DecodedEvent) -> CommandResult:
         refusal = await breakers.apply_command(event)
         return CARRIED_OUT if refusal is None else CommandResult(refusal=refusal)
 
@@ -77,13 +71,13 @@ def supervisor_inbox(
     return CommandInbox(
         SUPERVISOR_COMMANDS.name,
         [
-            Command(JobCancelRequested, cancel_jobs),
-            Command(BreakerSetRequested, one_by_one(set_breaker)),
-            Command(IncidentAcknowledgeRequested, change_incidents),
-            Command(IncidentSnoozeRequested, change_incidents),
-            Command(IncidentCloseRequested, change_incidents),
-            Command(ParkedRequeueRequested, change_parked),
-            Command(ParkedDropRequested, change_parked),
+            Command(events.JobCancelRequested, cancel_jobs),
+            Command(events.BreakerSetRequested, one_by_one(set_breaker)),
+            Command(events.IncidentAcknowledgeRequested, change_incidents),
+            Command(events.IncidentSnoozeRequested, change_incidents),
+            Command(events.IncidentCloseRequested, change_incidents),
+            Command(events.ParkedRequeueRequested, change_parked),
+            Command(events.ParkedDropRequested, change_parked),
         ],
         replies=CommandReplies(SOURCE, ports.clock.now),
         on_unusable=reject,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 from uuid import uuid5
 
+from warrener_contracts import topology
 from warrener_contracts.codec import DecodeFailure, decode
 from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
 from warrener_contracts.identity import job_id_of
@@ -21,16 +22,6 @@ from warrener_contracts.messages import (
     build_message,
     delayed_by,
     truncate_parked,
-)
-from warrener_contracts.topology import (
-    DELAY,
-    DELAY_LEVELS,
-    DELAY_QUEUES,
-    MAX_EVENTS,
-    STATUS,
-    STATUS_QUEUE,
-    Queue,
-    Topology,
 )
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
@@ -56,10 +47,10 @@ _GIVEN_UP = "warrener-given-up"
 _MAX_DIGITS = 9  # Python refuses to read a number of thousands
 _LONGEST_REASON, _LONGEST_NAME = 100, 255
 """Characters that are kept of a reason and of a name, which anybody may write; both are in an index."""
-_PAUSES = DELAY_LEVELS[1:4]
+_PAUSES = topology.DELAY_LEVELS[1:4]
 """Delays of the repeats of a dispatch that was given up."""
-_LEVELS: Mapping[str, Queue] = {
-    level.name: queue for level, queue in zip(DELAY_LEVELS, DELAY_QUEUES, strict=True)
+_LEVELS: Mapping[str, topology.Queue] = {
+    level.name: queue for level, queue in zip(topology.DELAY_LEVELS, topology.DELAY_QUEUES, strict=True)
 }
 
 
@@ -77,7 +68,7 @@ class DeadLetterConsumer:
     """Empties the dead-letter and unroutable queues."""
 
     def __init__(
-        self, ports: SupervisorPorts, metrics: SupervisorMetrics, *, max_events: int = MAX_EVENTS
+        self, ports: SupervisorPorts, metrics: SupervisorMetrics, *, max_events: int = topology.MAX_EVENTS
     ) -> None:
         self._ports, self._metrics, self._max_events = ports, metrics, max_events
         self._bus, self._store, self._clock, _ = ports
@@ -96,9 +87,9 @@ class DeadLetterConsumer:
             await self._republish(misrouted, queues)
             await subscription.ack(misrouted)
 
-    async def _republish(self, misrouted: Sequence[Delivery], queues: Mapping[str, Queue]) -> None:
+    async def _republish(self, misrouted: Sequence[Delivery], queues: Mapping[str, topology.Queue]) -> None:
         """Declare the queues first, so that the messages do not come back here."""
-        await self._bus.declare(Topology((), tuple(queues.values())))
+        await self._bus.declare(topology.Topology((), tuple(queues.values())))
         await publish_all(self._bus, [rebuild_message(delivery) for delivery in misrouted], clock=self._clock)
         _log.warning(
             "Messages without a queue were published again, after their queues were declared.",
@@ -142,13 +133,13 @@ class DeadLetterConsumer:
         )
 
 
-def find_missing_queue(delivery: Delivery) -> Queue | None:
+def find_missing_queue(delivery: Delivery) -> topology.Queue | None:
     """Return the queue of ours that was missing where the message was published; None for any other."""
     if "x-death" in delivery.headers:
         return None
-    if delivery.exchange == STATUS:  # its queue takes every key
-        return STATUS_QUEUE
-    if delivery.exchange == DELAY:
+    if delivery.exchange == topology.STATUS:  # its queue takes every key
+        return topology.STATUS_QUEUE
+    if delivery.exchange == topology.DELAY:
         return _LEVELS.get(delivery.routing_key.partition(".")[0])
     return None
 

@@ -11,19 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from warrener_contracts import topology
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import Reason
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import (
-    COMMAND_QUEUES,
-    DEAD_QUEUE,
-    DELAY_LEVELS,
-    LOGS_QUEUE,
-    REQUESTS_QUEUE,
-    STATUS_QUEUE,
-    TRIGGERS_QUEUE,
-    dispatch_queue,
-)
 from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.telemetry.metric_names import (
     AGENTS_ALIVE,
@@ -119,7 +110,14 @@ _CLAIM = timedelta(seconds=25)
 _DUTY = "metrics"
 _ENTRY_QUEUES = tuple(
     queue.name
-    for queue in (REQUESTS_QUEUE, STATUS_QUEUE, TRIGGERS_QUEUE, DEAD_QUEUE, LOGS_QUEUE, *COMMAND_QUEUES)
+    for queue in (
+        topology.REQUESTS_QUEUE,
+        topology.STATUS_QUEUE,
+        topology.TRIGGERS_QUEUE,
+        topology.DEAD_QUEUE,
+        topology.LOGS_QUEUE,
+        *topology.COMMAND_QUEUES,
+    )
 )
 
 Series = dict[LabelValues, float]
@@ -184,12 +182,12 @@ class StoreGauges:
                 gauge.replace({})  # the other gauges are true all the same
 
     async def _report_broker(self, queues: Sequence[str]) -> None:
-        names = [*_ENTRY_QUEUES, *(dispatch_queue(queue).name for queue in queues[:MAX_VALUES])]
+        names = [*_ENTRY_QUEUES, *(topology.dispatch_queue(queue).name for queue in queues[:MAX_VALUES])]
         found = {name: await self._bus.backlog(name) for name in names}
         self._of_broker[QUEUE_MESSAGES.name].replace({(name,): one.waiting for name, one in found.items()})
         self._of_broker[QUEUE_CONSUMERS.name].replace({(name,): one.consumers for name, one in found.items()})
         self._of_broker[DELAYED_MESSAGES.name].replace(
-            {(level.name,): (await self._bus.backlog(level.queue)).waiting for level in DELAY_LEVELS}
+            {(level.name,): (await self._bus.backlog(level.queue)).waiting for level in topology.DELAY_LEVELS}
         )
 
     def _clear(self) -> None:

@@ -8,18 +8,7 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from warrener_contracts import topology
-from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
-    AttemptDispatched,
-    Checkpoint,
-    JobDead,
-    JobDeadData,
-    JobFinished,
-    JobRetrying,
-    JobRetryingData,
-)
+from warrener_contracts import events, topology
 from warrener_contracts.messages import Message, as_reply, build_delayed_message, build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.writer import EventWriter, moment_json
@@ -31,7 +20,7 @@ from warrener_supervisor.decisions.context import Notification, Timings
 from warrener_supervisor.decisions.delays import is_stored_only
 from warrener_supervisor.decisions.signals import job_event
 
-_FINISHED = EventWriter(JobFinished, SOURCE)
+_FINISHED = EventWriter(events.JobFinished, SOURCE)
 _STATE = JobState.SUCCEEDED.value
 
 
@@ -43,7 +32,7 @@ def render_messages(
     now: datetime,
     trace: TraceContext,
     timings: Timings,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: events.Checkpoint | None = None,
 ) -> list[Message]:
     """Render the messages that `notifications` name, and `job.finished` for each of the reply addresses in
     `answers`.
@@ -76,17 +65,17 @@ def _endings(
         addresses.extend(row.watchers)
     if Notification.DEAD in notifications and row.state is JobState.DEAD:
         reason = row.error.message if row.error else "its attempts are used up"
-        data = JobDeadData(
+        data = events.JobDeadData(
             job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
         )
-        messages.append(build_message(job_event(JobDead, row, "dead", now, data, trace=trace)))
+        messages.append(build_message(job_event(events.JobDead, row, "dead", now, data, trace=trace)))
     messages.extend(as_reply(to_all, address) for address in dict.fromkeys(addresses))
     return messages
 
 
 def finished_message(row: JobRow, trace: TraceContext) -> Message:
     """Render `job.finished` of a job in any terminal state, as the event's model writes it."""
-    event = job_event(JobFinished, row, "finished", row.finished_at, row.finished_data(), trace=trace)
+    event = job_event(events.JobFinished, row, "finished", row.finished_at, row.finished_data(), trace=trace)
     return build_message(event)
 
 
@@ -115,19 +104,21 @@ def success_message(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
 def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Message]:
     if row.error is None or row.due_at is None:
         return []  # released: nothing went wrong
-    data = JobRetryingData(
+    data = events.JobRetryingData(
         job_id=row.job_id, job_type=row.job_type, next_attempt=row.attempt, due_at=row.due_at, error=row.error
     )
-    return [build_message(job_event(JobRetrying, row, f"{row.attempt}:retrying", now, data, trace=trace))]
+    return [
+        build_message(job_event(events.JobRetrying, row, f"{row.attempt}:retrying", now, data, trace=trace))
+    ]
 
 
-def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None = None) -> Message:
+def dispatch_message(row: JobRow, now: datetime, checkpoint: events.Checkpoint | None = None) -> Message:
     """Render the dispatch of the current attempt, by a delay queue while it must wait.
 
     It is a child of the row's trace, so that all attempts of a job are siblings.
     """
     data = row.dispatched_data().model_copy(update={"checkpoint": checkpoint})
-    event = job_event(AttemptDispatched, row, f"{row.attempt}", now, data)
+    event = job_event(events.AttemptDispatched, row, f"{row.attempt}", now, data)
     if row.baggage is not None:
         event = event.model_copy(update={"baggage": row.baggage})
     message = build_delayed_message(event, now)
@@ -146,21 +137,23 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
     """
     over = row.state.terminal or row.cancel_reason is not None
     last = row.attempt if row.state is JobState.RUNNING else row.attempt - 1
-    data = AttemptCancelData(
+    data = events.AttemptCancelData(
         job_id=row.job_id,
         attempt=None if over else last,
         reason=row.cancel_reason or (f"the job is {row.state.value}" if over else "it took too long"),
     )
-    event = job_event(AttemptCancel, row, f"{row.attempt}:cancel", now, data, trace=trace)
+    event = job_event(events.AttemptCancel, row, f"{row.attempt}:cancel", now, data, trace=trace)
     return _control_message(event, row.queue)
 
 
 def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
     """Render a stop of an earlier attempt, since a later one runs, for the agents of the job's queue."""
     reason = f"attempt {row.attempt} runs in its place"
-    data = AttemptCancelData(job_id=row.job_id, attempt=attempt, reason=reason)
-    return _control_message(job_event(AttemptCancel, row, f"{attempt}:superseded", now, data), row.queue)
+    data = events.AttemptCancelData(job_id=row.job_id, attempt=attempt, reason=reason)
+    return _control_message(
+        job_event(events.AttemptCancel, row, f"{attempt}:superseded", now, data), row.queue
+    )
 
 
-def _control_message(event: AttemptCancel, queue: str) -> Message:
+def _control_message(event: events.AttemptCancel, queue: str) -> Message:
     return build_message(event)._replace(routing_key=f"queue.{queue}")

@@ -6,19 +6,7 @@ command publishes it once more; consumers recognise the repeat by the event's id
 
 from collections.abc import Sequence
 
-from warrener_contracts.events import (
-    ParkedDropRequested,
-    ParkedRequeueRequested,
-    ParkedRequeueRequestedData,
-    Reason,
-)
-from warrener_contracts.messages import (
-    ORIGINAL_EXCHANGE,
-    ORIGINAL_MESSAGE_ID,
-    ORIGINAL_ROUTING_KEY,
-    Message,
-    is_complete,
-)
+from warrener_contracts import events, messages
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.logs import get_logger
@@ -28,7 +16,7 @@ from warrener_supervisor import SOURCE
 
 _log = get_logger("requeue")
 
-ParkedCommand = ParkedRequeueRequested | ParkedDropRequested
+ParkedCommand = events.ParkedRequeueRequested | events.ParkedDropRequested
 _BATCH_SIZE = 20  # messages; each may have some MiB
 _NAMELESS = ""  # the exchange that routes a message to the queue its routing key names
 
@@ -47,7 +35,7 @@ class ParkedMessageRequeuer:
             for first in range(0, len(wanted), _BATCH_SIZE):
                 ids = wanted[first : first + _BATCH_SIZE]
                 found = await self._store.parked(ParkedFilter(ids=ids, oldest_first=True), len(ids))
-                done = found if isinstance(command, ParkedDropRequested) else await self._sent(found)
+                done = found if isinstance(command, events.ParkedDropRequested) else await self._sent(found)
                 await self._store.forget_parked(done)
                 _log.info(
                     "Parked messages were requeued or dropped.",
@@ -59,29 +47,33 @@ class ParkedMessageRequeuer:
 
     async def requeue_known(self, parked: Sequence[ParkedMessage]) -> None:
         """Requeue those of these requests whose job type an agent has announced since they were rejected."""
-        waiting = [one for one in parked if one.reason == Reason.UNKNOWN_JOB_TYPE and one.routing_key]
+        waiting = [one for one in parked if one.reason == events.Reason.UNKNOWN_JOB_TYPE and one.routing_key]
         known = await self._store.job_types({str(one.routing_key) for one in waiting}) if waiting else {}
         if ids := tuple(one.parked_id for one in waiting if one.routing_key in known):
-            data = ParkedRequeueRequestedData(ids=ids, by=SOURCE)
-            await self.carry_out([ParkedRequeueRequested(id="announced", source=SOURCE, data=data)])
+            data = events.ParkedRequeueRequestedData(ids=ids, by=SOURCE)
+            await self.carry_out([events.ParkedRequeueRequested(id="announced", source=SOURCE, data=data)])
 
     async def _sent(self, found: Sequence[ParkedMessage]) -> list[ParkedMessage]:
-        whole = [one for one in found if is_complete(one.detail)]
+        whole = [one for one in found if messages.is_complete(one.detail)]
         if not whole:
             return []
         results = await self._bus.publish([requeued_message(one) for one in whole])
         return [one for one, result in zip(whole, results, strict=True) if result is PublishResult.CONFIRMED]
 
 
-def requeued_message(message: ParkedMessage) -> Message:
+def requeued_message(message: ParkedMessage) -> messages.Message:
     """Return the message for the queue in which it was, so that no other queue of its exchange gets it twice.
 
     A message that found no queue goes to its original exchange.
     """
     exchange, key = message.exchange, message.routing_key
     unroutable = exchange is not None and key is not None and message.queue == f"{exchange}:{key}"
-    came = {ORIGINAL_EXCHANGE: exchange, ORIGINAL_ROUTING_KEY: key, ORIGINAL_MESSAGE_ID: message.message_id}
-    return Message(
+    came = {
+        messages.ORIGINAL_EXCHANGE: exchange,
+        messages.ORIGINAL_ROUTING_KEY: key,
+        messages.ORIGINAL_MESSAGE_ID: message.message_id,
+    }
+    return messages.Message(
         exchange=(exchange or _NAMELESS) if unroutable else _NAMELESS,
         routing_key=(key or message.queue) if unroutable else message.queue,
         body=message.body,

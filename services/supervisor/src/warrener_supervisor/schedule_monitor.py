@@ -21,27 +21,8 @@ from warrener_store.incidents.rows import IncidentChange, IncidentFilter, Incide
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.rules import is_over
 from warrener_store.schedules.store import Watches
+from warrener_supervisor.decisions import schedule_health
 from warrener_supervisor.decisions.context import Timings
-from warrener_supervisor.decisions.schedule_health import (
-    FAILING,
-    MANY,
-    OVERDUE,
-    STOPPED,
-    UNSUCCESSFUL,
-    RunHistory,
-    ScheduleIssue,
-    explain_missing_success,
-    explain_missing_tick,
-    failing_issue,
-    fingerprint_of,
-    history_of,
-    merge_if_many,
-    overdue_issues,
-    scheduler_stopped_issue,
-    served_queues,
-    unsuccessful_issue,
-    with_cause,
-)
 from warrener_supervisor.decisions.signals import supervisor_event
 from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
@@ -63,10 +44,10 @@ _OPEN = 1000  # incidents read at once
 _EXPLAINED = 50  # new incidents per look whose cause is looked up
 _NEWEST_TICKS = 20
 _WHY = {
-    STOPPED: "a scheduler is there again",
-    OVERDUE: "it ticks again",
-    UNSUCCESSFUL: "a job has succeeded, or none is expected any more",
-    FAILING: "it is resumed, or no longer paused after failures",
+    schedule_health.STOPPED: "a scheduler is there again",
+    schedule_health.OVERDUE: "it ticks again",
+    schedule_health.UNSUCCESSFUL: "a job has succeeded, or none is expected any more",
+    schedule_health.FAILING: "it is resumed, or no longer paused after failures",
 }
 
 
@@ -87,7 +68,10 @@ class ScheduleMonitor:
         """Look at all schedules."""
         now = self._clock.now()
         if self._swept_at is None or now - self._swept_at >= _SWEEP:
-            self._open |= {each.fingerprint for each in await self._incidents.open_of(STOPPED, OVERDUE)}
+            self._open |= {
+                each.fingerprint
+                for each in await self._incidents.open_of(schedule_health.STOPPED, schedule_health.OVERDUE)
+            }
             await self._incidents.close_orphans(now)
             self._swept_at = now
         await self._judge_ticking(now)
@@ -99,10 +83,13 @@ class ScheduleMonitor:
             since = await self._without_scheduler(now)
             unknown = set[str]()
         except BusUnreachable:
-            since, unknown = None, {STOPPED}  # the incident about schedulers stays as it is
+            since, unknown = None, {schedule_health.STOPPED}  # the incident about schedulers stays as it is
         late = await self._overdue.find_overdue(now, explained=since is not None)
-        issues = [with_cause(issue, explain_missing_tick(self._requests)) for issue in late.issues]
-        found = issues if since is None else [scheduler_stopped_issue(since)]
+        issues = [
+            schedule_health.with_cause(issue, schedule_health.explain_missing_tick(self._requests))
+            for issue in late.issues
+        ]
+        found = issues if since is None else [schedule_health.scheduler_stopped_issue(since)]
         await self._incidents.raise_new(found, now)
         wrong = {issue.fingerprint for issue in found} | late.fingerprints
         await self._incidents.close(self._open - wrong - unknown, now)
@@ -129,30 +116,37 @@ class ScheduleMonitor:
         watched = await self._store.claim_watches(now, now + _AGAIN, _BATCH_SIZE)
         if not watched:
             return False
-        histories = [history_of(each, now) for each in watched]
+        histories = [schedule_health.history_of(each, now) for each in watched]
         await self._store.note_successes([each.row for each in histories])
         found = await self._unsuccessful(histories, now)
-        to_pause = [issue for each in histories if (issue := failing_issue(each))]
+        to_pause = [issue for each in histories if (issue := schedule_health.failing_issue(each))]
         await self._incidents.raise_new([*found, *to_pause], now)
         # Raise before pausing: after a crash in between, the schedule is not paused and is looked at again.
         await self._ports.publish([_pause_message(each, now) for each in to_pause])
         wrong = {issue.fingerprint for issue in (*found, *to_pause)}
         # The incidents of a paused one stay open until it is resumed.
-        kinds, names = (UNSUCCESSFUL, FAILING), [each.row.name for each in histories if not each.paused]
-        possible = {fingerprint_of(kind, name) for name in names for kind in kinds}
+        kinds, names = (
+            (schedule_health.UNSUCCESSFUL, schedule_health.FAILING),
+            [each.row.name for each in histories if not each.paused],
+        )
+        possible = {schedule_health.fingerprint_of(kind, name) for name in names for kind in kinds}
         await self._incidents.close(possible - wrong, now)
         return len(watched) >= _BATCH_SIZE
 
-    async def _unsuccessful(self, histories: Sequence[RunHistory], now: datetime) -> list[ScheduleIssue]:
+    async def _unsuccessful(
+        self, histories: Sequence[schedule_health.RunHistory], now: datetime
+    ) -> list[schedule_health.ScheduleIssue]:
         """Find schedules without a recent success, unless they are over and their last job succeeded."""
-        found = [(each, issue) for each in histories if (issue := unsuccessful_issue(each, now))]
+        found = [
+            (each, issue) for each in histories if (issue := schedule_health.unsuccessful_issue(each, now))
+        ]
         done = {each.row.name for each, _ in found if each.succeeded_last}
         rows = await self._store.schedules(done) if done else {}
         over = {name for name, row in rows.items() if is_over(row, now)}
         return [issue for each, issue in found if each.row.name not in over]
 
 
-def _pause_message(issue: ScheduleIssue, now: datetime) -> Message:
+def _pause_message(issue: schedule_health.ScheduleIssue, now: datetime) -> Message:
     """Render the command to pause the schedule; it is the same from each supervisor."""
     name = str(uuid5(NAMESPACE_OID, f"{issue.kind}\n{issue.occurrence}"))
     data = ScheduleCommandData(name=issue.schedule, reason=issue.why)
@@ -162,7 +156,7 @@ def _pause_message(issue: ScheduleIssue, now: datetime) -> Message:
 class OverdueReport(NamedTuple):
     """The problems to raise, and the fingerprints of all overdue schedules."""
 
-    issues: list[ScheduleIssue]
+    issues: list[schedule_health.ScheduleIssue]
     fingerprints: set[str]
 
 
@@ -181,14 +175,14 @@ class OverdueDetector:
         ticked, the others get the full time again, because schedulers are catching up with them.
         """
         rows = await self._watches.late_schedules(now, now + _PUT_OFF, _MAX_OVERDUE)
-        found = overdue_issues(rows, now)
-        many = len(found) > MANY
+        found = schedule_health.overdue_issues(rows, now)
+        many = len(found) > schedule_health.MANY
         if explained or (self._were_many and not many):
             self._seen = {}
         self._were_many = many
         self._seen = {each.occurrence: self._seen.get(each.occurrence, now) for each in found}
         proven = [each for each in found if now - self._seen[each.occurrence] >= _PATIENCE]
-        issues = merge_if_many(proven)
+        issues = schedule_health.merge_if_many(proven)
         return OverdueReport(issues, {each.fingerprint for each in (*found, *issues)})
 
 
@@ -199,7 +193,7 @@ class ScheduleIncidents:
         self._store, self._reporter, self._timings = store, reporter, timings
         self._raised: dict[str, str] = {}  # occurrence by fingerprint
 
-    async def raise_new(self, issues: Iterable[ScheduleIssue], now: datetime) -> None:
+    async def raise_new(self, issues: Iterable[schedule_health.ScheduleIssue], now: datetime) -> None:
         """Raise incidents for the problems that are new."""
         fresh = [each for each in issues if self._raised.get(each.fingerprint) != each.occurrence]
         if not fresh:
@@ -234,7 +228,7 @@ class ScheduleIncidents:
 
     async def close_orphans(self, now: datetime) -> None:
         """Close the incidents of schedules that nobody watches any longer."""
-        incidents = await self.open_of(FAILING, UNSUCCESSFUL)
+        incidents = await self.open_of(schedule_health.FAILING, schedule_health.UNSUCCESSFUL)
         rows = await self._store.schedules({incident.subject for incident in incidents}) if incidents else {}
         orphans = [each.fingerprint for each in incidents if _is_over(each, rows.get(each.subject))]
         await self.close(orphans, now)
@@ -246,26 +240,30 @@ class ScheduleIncidents:
         incidents = await self._store.escalations.incidents(IncidentFilter(limit=_OPEN))
         return [incident for incident in incidents if incident.kind in kinds]
 
-    async def _with_causes(self, issues: Sequence[ScheduleIssue], now: datetime) -> list[ScheduleIssue]:
+    async def _with_causes(
+        self, issues: Sequence[schedule_health.ScheduleIssue], now: datetime
+    ) -> list[schedule_health.ScheduleIssue]:
         """Explain missing successes; the causes are looked up only when an incident is raised."""
-        if not any(each.kind == UNSUCCESSFUL for each in issues):
+        if not any(each.kind == schedule_health.UNSUCCESSFUL for each in issues):
             return list(issues)
-        served = served_queues(await self._store.agents(), now, self._timings.lease)
+        served = schedule_health.served_queues(await self._store.agents(), now, self._timings.lease)
         holding = OpenBreakers(await self._store.breakers())
-        explained: list[ScheduleIssue] = []
+        explained: list[schedule_health.ScheduleIssue] = []
         for place, each in enumerate(issues):
-            if each.kind != UNSUCCESSFUL or place >= _EXPLAINED:
+            if each.kind != schedule_health.UNSUCCESSFUL or place >= _EXPLAINED:
                 explained.append(each)
                 continue
             ticks = await self._store.ticks_of(each.schedule, _NEWEST_TICKS)
             tick = next((tick for tick in ticks if tick.job_id is not None), None)
             jobs = await self._store.jobs_by_id([tick.job_id]) if tick and tick.job_id else {}
             job = next(iter(jobs.values()), None)
-            cause = explain_missing_success(tick, job, served, holding, now)
-            explained.append(with_cause(each, cause))
+            cause = schedule_health.explain_missing_success(tick, job, served, holding, now)
+            explained.append(schedule_health.with_cause(each, cause))
         return explained
 
-    async def _with_types(self, issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:
+    async def _with_types(
+        self, issues: Sequence[schedule_health.ScheduleIssue]
+    ) -> list[schedule_health.ScheduleIssue]:
         """Add the job types, by which escalation policies may be chosen."""
         names = {each.schedule for each in issues if each.schedule and each.job_type is None}
         rows = await self._store.schedules(names) if names else {}
@@ -278,6 +276,6 @@ class ScheduleIncidents:
 def _is_over(incident: IncidentRow, row: ScheduleRow | None) -> bool:
     if row is None:
         return True
-    if incident.kind == FAILING:
+    if incident.kind == schedule_health.FAILING:
         return not row.paused and row.definition.choices.pause_after_failures is None
     return row.definition.choices.expect_success_within is None

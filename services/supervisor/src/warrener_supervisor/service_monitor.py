@@ -7,13 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from warrener_contracts.events import (
-    AgentLost,
-    AgentLostData,
-    Event,
-    ServiceUnresponsive,
-    ServiceUnresponsiveData,
-)
+from warrener_contracts import events
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TRIGGERS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import BusUnreachable
@@ -127,7 +121,7 @@ class AlarmDetector:
         self._unconsumed: dict[str, datetime] = {}
         self._unresponsive: set[str] = set()
 
-    def lost(self, agents: Iterable[AgentRow], now: datetime) -> list[AgentLost]:
+    def lost(self, agents: Iterable[AgentRow], now: datetime) -> list[events.AgentLost]:
         """Return the agents that have fallen silent since the last call."""
         silent = {
             agent.agent_id: agent
@@ -140,7 +134,7 @@ class AlarmDetector:
 
     def unresponsive(
         self, backlogs: Mapping[MonitoredQueue, QueueStats], now: datetime
-    ) -> list[ServiceUnresponsive]:
+    ) -> list[events.ServiceUnresponsive]:
         """Return the queues in which messages have waited for long without a consumer."""
         waiting = {each: found.waiting for each, found in backlogs.items() if not found.consumers}
         queues = {monitored.queue for monitored, count in waiting.items() if count}
@@ -154,8 +148,8 @@ class AlarmDetector:
         ]
 
 
-def _lost(agent: AgentRow, now: datetime) -> AgentLost:
-    data = AgentLostData(
+def _lost(agent: AgentRow, now: datetime) -> events.AgentLost:
+    data = events.AgentLostData(
         agent_id=agent.agent_id,
         host=agent.host,
         pid=agent.pid,
@@ -164,19 +158,21 @@ def _lost(agent: AgentRow, now: datetime) -> AgentLost:
         last_seen_at=agent.last_seen_at,
     )
     name = f"{agent.agent_id}:lost:{agent.last_seen_at.isoformat()}"
-    return supervisor_event(AgentLost, name, agent.agent_id, now, data)
+    return supervisor_event(events.AgentLost, name, agent.agent_id, now, data)
 
 
 def _unresponsive(
     monitored: MonitoredQueue, waiting: int, since: datetime, now: datetime
-) -> ServiceUnresponsive:
+) -> events.ServiceUnresponsive:
     queue = monitored.queue
-    data = ServiceUnresponsiveData(service=monitored.service, queue=queue, waiting=waiting, since=since)
+    data = events.ServiceUnresponsiveData(
+        service=monitored.service, queue=queue, waiting=waiting, since=since
+    )
     name = f"{queue}:unresponsive:{since.isoformat()}"
-    return supervisor_event(ServiceUnresponsive, name, queue, now, data)
+    return supervisor_event(events.ServiceUnresponsive, name, queue, now, data)
 
 
-def _lost_incident(event: AgentLost) -> RaisedIncident:
+def _lost_incident(event: events.AgentLost) -> RaisedIncident:
     """Make the incident of a lost agent; a lost machine takes many, so agents of the same queues share it."""
     data = event.data
     text = (
@@ -186,7 +182,7 @@ def _lost_incident(event: AgentLost) -> RaisedIncident:
     return _raised(event, data.agent_id, ",".join(sorted(data.queues)), text, data.last_seen_at)
 
 
-def _unresponsive_incident(event: ServiceUnresponsive) -> RaisedIncident:
+def _unresponsive_incident(event: events.ServiceUnresponsive) -> RaisedIncident:
     data = event.data
     text = (
         f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and nobody consumes "
@@ -195,7 +191,7 @@ def _unresponsive_incident(event: ServiceUnresponsive) -> RaisedIncident:
     return _raised(event, data.queue, data.queue, text, data.since)
 
 
-def _raised(event: Event[Any], subject: str, of: str, text: str, since: datetime) -> RaisedIncident:
+def _raised(event: events.Event[Any], subject: str, of: str, text: str, since: datetime) -> RaisedIncident:
     """Make an incident; alarms of one kind with the same `of` share one."""
     kind = event.type.rpartition(".")[0]
     return RaisedIncident(

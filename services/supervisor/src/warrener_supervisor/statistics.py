@@ -13,19 +13,8 @@ from datetime import datetime, timedelta
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreUnavailable
+from warrener_store.statistics import rows
 from warrener_store.statistics.rollup import Increments, KnownNames, add_to_stored, roll_up
-from warrener_store.statistics.rows import (
-    RETENTION,
-    BucketSpan,
-    CauseBucket,
-    CauseKey,
-    Deploy,
-    RollupPosition,
-    SeriesBucket,
-    SeriesKey,
-    SeriesKind,
-    SeriesQuery,
-)
 from warrener_store.store import Store
 from warrener_supervisor.decisions.deploys import VersionHistory, observe_deploys
 
@@ -63,13 +52,13 @@ class StatisticsKeeper:
     def _forget(self) -> None:
         """Forget what another supervisor may have changed."""
         self._names: KnownNames | None = None
-        self._position: RollupPosition | None = None
-        self._buckets: dict[SeriesKey, SeriesBucket | None] = {}
-        self._causes: dict[CauseKey, CauseBucket | None] = {}
+        self._position: rows.RollupPosition | None = None
+        self._buckets: dict[rows.SeriesKey, rows.SeriesBucket | None] = {}
+        self._causes: dict[rows.CauseKey, rows.CauseBucket | None] = {}
         self._history = VersionHistory()
-        self._deploys: dict[tuple[str, datetime], Deploy] | None = None
+        self._deploys: dict[tuple[str, datetime], rows.Deploy] | None = None
         self._observed_at = datetime.min.replace(tzinfo=self._clock.now().tzinfo)
-        self._dropped_at: dict[BucketSpan | None, datetime] = {}
+        self._dropped_at: dict[rows.BucketSpan | None, datetime] = {}
 
     async def run_once(self) -> None:
         """Observe the agents and count the jobs that have ended. A step that fails changes nothing."""
@@ -145,7 +134,7 @@ class StatisticsKeeper:
         increments = roll_up(jobs, self._history.version_of, self._names, now)
         buckets, causes = add_to_stored(increments, *await self._stored(increments))
         last = jobs[-1]
-        after = RollupPosition(
+        after = rows.RollupPosition(
             revision=position.revision + 1,
             finished_at=last.finished_at,
             job_id=last.job_id,
@@ -161,7 +150,7 @@ class StatisticsKeeper:
         self._causes |= {cause.key: cause for cause in causes}
         return is_behind
 
-    async def _stored(self, increments: Increments) -> tuple[list[SeriesBucket], list[CauseBucket]]:
+    async def _stored(self, increments: Increments) -> tuple[list[rows.SeriesBucket], list[rows.CauseBucket]]:
         """Return the stored buckets to which these are added; those of the steps before are in memory."""
         if len(self._buckets) + len(self._causes) > _MAX_CACHED:
             self._buckets, self._causes = {}, {}
@@ -171,13 +160,13 @@ class StatisticsKeeper:
         places = {key[:3] for key in increments.causes}
         return stored, [one for key, one in self._causes.items() if one is not None and key[:3] in places]
 
-    async def _read_buckets(self, missing: Collection[SeriesKey]) -> None:
+    async def _read_buckets(self, missing: Collection[rows.SeriesKey]) -> None:
         self._buckets |= dict.fromkeys(missing)
-        groups: dict[tuple[BucketSpan, SeriesKind], list[SeriesKey]] = {}
+        groups: dict[tuple[rows.BucketSpan, rows.SeriesKind], list[rows.SeriesKey]] = {}
         for key in missing:
             groups.setdefault((key.span, key.kind), []).append(key)
         for (span, kind), keys in groups.items():
-            which = SeriesQuery(
+            which = rows.SeriesQuery(
                 span=span,
                 kind=kind,
                 names={key.name for key in keys},
@@ -188,10 +177,10 @@ class StatisticsKeeper:
                 if self._buckets.get(bucket.key) is None:
                     self._buckets[bucket.key] = bucket
 
-    async def _read_causes(self, wanted: Collection[CauseKey]) -> None:
+    async def _read_causes(self, wanted: Collection[rows.CauseKey]) -> None:
         """Read all causes of the buckets in question: their number is limited."""
         known = {key[:3] for key in self._causes}
-        groups: dict[BucketSpan, list[CauseKey]] = {}
+        groups: dict[rows.BucketSpan, list[rows.CauseKey]] = {}
         for key in wanted:
             if key[:3] not in known:
                 groups.setdefault(key.span, []).append(key)
@@ -206,7 +195,7 @@ class StatisticsKeeper:
                 self._causes.setdefault(cause.key, cause)
 
     async def _drop(self, now: datetime) -> None:
-        for span, retention in RETENTION.items():
+        for span, retention in rows.RETENTION.items():
             if self._is_drop_due(span, retention, now):
                 await self._statistics.drop_statistics(span, now - retention)
                 self._dropped_at[span] = now
@@ -214,7 +203,7 @@ class StatisticsKeeper:
             await self._statistics.drop_deploys(now - _DEPLOY_RETENTION)
             self._dropped_at[None] = now
 
-    def _is_drop_due(self, span: BucketSpan | None, retention: timedelta, now: datetime) -> bool:
+    def _is_drop_due(self, span: rows.BucketSpan | None, retention: timedelta, now: datetime) -> bool:
         """True if buckets of this length, or deploys (None), are to be dropped."""
         dropped_at = self._dropped_at.get(span)
         interval = max(retention / _DROPS_PER_RETENTION, _MIN_DROP_INTERVAL)

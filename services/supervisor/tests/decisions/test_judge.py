@@ -8,28 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.supervisor.tests.stage import (
-    AT,
-    NOW,
-    OF_SIGNAL,
-    STARTED,
-    attempt_of,
-    cancel,
-    dead_letter_of,
-    deadline,
-    failed,
-    ignored,
-    judged,
-    lost,
-    make,
-    overdue,
-    released,
-    snoozed,
-    started,
-    stopped,
-    succeeded,
-    withdrawn,
-)
+from services.supervisor.tests import stage
 from tests.conformance.job_rules import broken_job_rule
 
 from warrener_contracts import state_machine
@@ -37,17 +16,10 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, Transition
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, evolve
-from warrener_supervisor.decisions.context import (
-    JobTransition,
-    JudgeContext,
-    NoChange,
-    Notification,
-    ParkDecision,
-    Timings,
-)
+from warrener_supervisor.decisions import context
 from warrener_supervisor.decisions.judge import JudgedEvent, judge, judge_all
 
-SIGNALS = sorted(OF_SIGNAL)
+SIGNALS = sorted(stage.OF_SIGNAL)
 
 
 @pytest.mark.parametrize(
@@ -63,20 +35,20 @@ SIGNALS = sorted(OF_SIGNAL)
 def test_the_judge_does_what_the_journey_allows(state: JobState, signal: Signal, where: Fence) -> None:
     current = 0 if state is JobState.WAITING else 3
     reported_attempt = {Fence.OLDER: current - 1, Fence.CURRENT: current, Fence.NEWER: current + 1}[where]
-    row = make(state, attempt=current, dispatched_at=None, deadline_at=NOW)
+    row = stage.make(state, attempt=current, dispatched_at=None, deadline_at=stage.NOW)
     if signal is Signal.TIMED_OUT and state is JobState.RUNNING:
-        row = evolve(row, started_at=NOW - row.policy.timeout)
-    decision = judge(row, OF_SIGNAL[signal](reported_attempt), AT)
+        row = evolve(row, started_at=stage.NOW - row.policy.timeout)
+    decision = judge(row, stage.OF_SIGNAL[signal](reported_attempt), stage.AT)
     step = state_machine.effect_of(state, signal, where if signal in ATTEMPT_SIGNALS else Fence.CURRENT)
     match step:
         case Transition(states=states):
-            assert isinstance(decision, JobTransition)
+            assert isinstance(decision, context.JobTransition)
             assert decision.row.state in states
             assert broken_job_rule(decision.row) is None
         case state_machine.Ignore():
-            assert isinstance(decision, NoChange)
+            assert isinstance(decision, context.NoChange)
         case state_machine.Reject():
-            assert isinstance(decision, ParkDecision)
+            assert isinstance(decision, context.ParkDecision)
             assert decision.reason is Reason.IMPOSSIBLE
 
 
@@ -106,7 +78,7 @@ def test_along_any_history_a_job_keeps_its_promises(
     chance: float,
 ) -> None:
     policy = JobPolicy(max_attempts=attempts, max_lost_attempts=losses, max_snoozes=snoozes, max_age=age)
-    row, now = _queued(policy), NOW
+    row, now = _queued(policy), stage.NOW
     ended: set[int] = set()
     for signal, offset, mendable in history:
         now += timedelta(seconds=60)
@@ -114,9 +86,9 @@ def test_along_any_history_a_job_keeps_its_promises(
         decision = judge(
             row,
             _word(Signal(signal), max(1, row.attempt + offset), mendable=mendable),
-            JudgeContext(now, Timings(), chance),
+            context.JudgeContext(now, context.Timings(), chance),
         )
-        if not isinstance(decision, JobTransition):
+        if not isinstance(decision, context.JobTransition):
             continue
         row = decision.row
         assert not before.state.terminal, "a terminal state is never left"
@@ -126,12 +98,12 @@ def test_along_any_history_a_job_keeps_its_promises(
         assert broken_job_rule(row) is None
         assert (decision.dead_letter is not None) == (row.state is JobState.DEAD)
         if row.attempt > before.attempt:
-            assert attempt_of(decision).attempt == before.attempt
-            assert Notification.DISPATCH in decision.notifications
+            assert stage.attempt_of(decision).attempt == before.attempt
+            assert context.Notification.DISPATCH in decision.notifications
         if decision.attempt is not None:
-            assert attempt_of(decision).attempt not in ended, "an attempt ends once"
-            ended.add(attempt_of(decision).attempt)
-        assert (Notification.FINISHED in decision.notifications) == row.state.terminal
+            assert stage.attempt_of(decision).attempt not in ended, "an attempt ends once"
+            ended.add(stage.attempt_of(decision).attempt)
+        assert (context.Notification.FINISHED in decision.notifications) == row.state.terminal
         if row.state is JobState.RETRYING and row.due_at and row.attempt > before.attempt:
             assert row.due_at >= now
         if signal == Signal.SNOOZED and row.attempt > before.attempt:
@@ -151,12 +123,12 @@ def test_how_events_are_cut_into_batches_does_not_matter(
         JudgedEvent(_word(Signal(signal), max(1, 2 + offset), mendable=mendable), 0.5)
         for signal, offset, mendable in history
     ]
-    whole = judge_all(_queued(JobPolicy(max_attempts=3)), cases, AT)
+    whole = judge_all(_queued(JobPolicy(max_attempts=3)), cases, stage.AT)
     row = _queued(JobPolicy(max_attempts=3))
     rest = list(cases)
     for cut in [*cuts, len(cases)]:
         batch, rest = rest[:cut], rest[cut:]
-        folded = judge_all(row, batch, AT)
+        folded = judge_all(row, batch, stage.AT)
         assert [save.row.version for save in folded.saves] == [
             row.version + nth for nth in range(1, len(folded.saves) + 1)
         ]
@@ -165,28 +137,28 @@ def test_how_events_are_cut_into_batches_does_not_matter(
 
 
 def _queued(policy: JobPolicy) -> JobRow:
-    now = dict.fromkeys(("requested_at", "accepted_at", "dispatched_at", "updated_at"), NOW)
-    return make(JobState.QUEUED, policy=policy, deadline_at=NOW + timedelta(hours=20), **now)
+    now = dict.fromkeys(("requested_at", "accepted_at", "dispatched_at", "updated_at"), stage.NOW)
+    return stage.make(JobState.QUEUED, policy=policy, deadline_at=stage.NOW + timedelta(hours=20), **now)
 
 
 def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
     if signal is Signal.FAILED:
         error = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom", retryable=mendable)
-        return failed(attempt, error)
-    return OF_SIGNAL[signal](attempt)
+        return stage.failed(attempt, error)
+    return stage.OF_SIGNAL[signal](attempt)
 
 
 # -- what the policy chooses -------------------------------------------------------------------------------
 
 
 def test_a_failure_is_tried_again_after_its_backoff() -> None:
-    decision = judged(make(JobState.RUNNING), failed())
+    decision = stage.judged(stage.make(JobState.RUNNING), stage.failed())
     row = decision.row
     assert (row.state, row.attempt, row.failures, row.agent_id) == (JobState.RETRYING, 2, 1, None)
-    assert row.due_at == NOW + timedelta(seconds=1)
-    assert row.wake_at == NOW + timedelta(seconds=16)
-    assert attempt_of(decision).outcome is AttemptOutcome.FAILED
-    assert decision.notifications == {Notification.DISPATCH, Notification.RETRYING}
+    assert row.due_at == stage.NOW + timedelta(seconds=1)
+    assert row.wake_at == stage.NOW + timedelta(seconds=16)
+    assert stage.attempt_of(decision).outcome is AttemptOutcome.FAILED
+    assert decision.notifications == {context.Notification.DISPATCH, context.Notification.RETRYING}
 
 
 @pytest.mark.parametrize(
@@ -198,45 +170,47 @@ def test_a_failure_is_tried_again_after_its_backoff() -> None:
     ],
 )
 def test_a_delay_requested_by_the_handler_wins(seconds: int, due_in: timedelta, wakes_in: timedelta) -> None:
-    row = judged(make(JobState.RUNNING), failed(retry_after_seconds=seconds)).row
-    assert (row.due_at, row.wake_at) == (NOW + due_in, NOW + wakes_in)
+    row = stage.judged(stage.make(JobState.RUNNING), stage.failed(retry_after_seconds=seconds)).row
+    assert (row.due_at, row.wake_at) == (stage.NOW + due_in, stage.NOW + wakes_in)
 
 
 def test_the_last_failure_is_death() -> None:
-    decision = judged(make(JobState.RUNNING, attempt=3, failures=2), failed(3))
+    decision = stage.judged(stage.make(JobState.RUNNING, attempt=3, failures=2), stage.failed(3))
     assert decision.row.state is JobState.DEAD
-    assert "3 attempts are used up" in dead_letter_of(decision).reason
-    assert decision.notifications == {Notification.FINISHED, Notification.DEAD}
+    assert "3 attempts are used up" in stage.dead_letter_of(decision).reason
+    assert decision.notifications == {context.Notification.FINISHED, context.Notification.DEAD}
 
 
 def test_a_released_attempt_is_given_to_another_at_once_and_not_charged() -> None:
-    decision = judged(make(JobState.RUNNING), released())
+    decision = stage.judged(stage.make(JobState.RUNNING), stage.released())
     row = decision.row
-    assert (row.state, row.attempt, row.failures, row.due_at) == (JobState.RETRYING, 2, 0, NOW)
-    assert decision.notifications == {Notification.DISPATCH}
+    assert (row.state, row.attempt, row.failures, row.due_at) == (JobState.RETRYING, 2, 0, stage.NOW)
+    assert decision.notifications == {context.Notification.DISPATCH}
 
 
-@pytest.mark.parametrize("word", [failed, snoozed, lost, released, stopped, withdrawn])
+@pytest.mark.parametrize(
+    "word", [stage.failed, stage.snoozed, stage.lost, stage.released, stage.stopped, stage.withdrawn]
+)
 def test_what_was_requested_to_be_cancelled_is_not_tried_again(word: Any) -> None:
-    row = make(JobState.RUNNING, cancel_reason="no need")
-    assert judged(row, word()).row.state is JobState.CANCELLED
+    row = stage.make(JobState.RUNNING, cancel_reason="no need")
+    assert stage.judged(row, word()).row.state is JobState.CANCELLED
 
 
 def test_a_result_that_was_there_before_the_cancel_counts() -> None:
-    row = make(JobState.RUNNING, cancel_reason="no need")
-    assert judged(row, succeeded(result=7)).row.result == 7
+    row = stage.make(JobState.RUNNING, cancel_reason="no need")
+    assert stage.judged(row, stage.succeeded(result=7)).row.result == 7
 
 
 def test_cancelling_what_runs_waits_for_its_agent() -> None:
-    decision = judged(make(JobState.RUNNING), cancel("me"))
+    decision = stage.judged(stage.make(JobState.RUNNING), stage.cancel("me"))
     assert decision.row.state is JobState.RUNNING
     assert (decision.row.cancel_reason, decision.row.watchers) == ("requested", ("me",))
-    assert decision.notifications == {Notification.CANCEL}
+    assert decision.notifications == {context.Notification.CANCEL}
 
 
 def test_cancelling_what_is_over_answers_the_asker_alone() -> None:
-    decision = judge(make(JobState.SUCCEEDED), cancel("me"), AT)
-    assert decision == NoChange("the job has succeeded already", frozenset(), "me")
+    decision = judge(stage.make(JobState.SUCCEEDED), stage.cancel("me"), stage.AT)
+    assert decision == context.NoChange("the job has succeeded already", frozenset(), "me")
 
 
 # -- what was overtaken ------------------------------------------------------------------------------------
@@ -245,73 +219,77 @@ def test_cancelling_what_is_over_answers_the_asker_alone() -> None:
 @pytest.mark.parametrize(
     ("not_in_heartbeat", "seen", "is_lost"),
     [
-        pytest.param(False, STARTED, True, id="as silent as it was said to be"),
-        pytest.param(False, STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"),
-        pytest.param(True, STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
+        pytest.param(False, stage.STARTED, True, id="as silent as it was said to be"),
+        pytest.param(
+            False, stage.STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"
+        ),
+        pytest.param(True, stage.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
     ],
 )
 def test_a_loss_counts_unless_its_agent_was_seen_since(
     *, not_in_heartbeat: bool, seen: datetime, is_lost: bool
 ) -> None:
-    event = lost()
+    event = stage.lost()
     event = event.model_copy(
         update={"data": event.data.model_copy(update={"not_in_heartbeat": not_in_heartbeat})}
     )
-    decision = judge(make(JobState.RUNNING), event, AT._replace(seen={"agent-1": seen}))
-    assert isinstance(decision, JobTransition) is is_lost
+    decision = judge(stage.make(JobState.RUNNING), event, stage.AT._replace(seen={"agent-1": seen}))
+    assert isinstance(decision, context.JobTransition) is is_lost
 
 
 def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since() -> None:
-    at = NOW - timedelta(seconds=5)
-    event = lost().model_copy(update={"time": at})
-    assert ignored(make(JobState.RUNNING, updated_at=NOW), event)
-    assert isinstance(judge(make(JobState.RUNNING, updated_at=at), event, AT), JobTransition)
-    assert ignored(make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event)
+    at = stage.NOW - timedelta(seconds=5)
+    event = stage.lost().model_copy(update={"time": at})
+    assert stage.ignored(stage.make(JobState.RUNNING, updated_at=stage.NOW), event)
+    assert isinstance(
+        judge(stage.make(JobState.RUNNING, updated_at=at), event, stage.AT), context.JobTransition
+    )
+    assert stage.ignored(stage.make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event)
 
 
 # -- a loss that was none ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("report", [snoozed, stopped, failed])
+@pytest.mark.parametrize("report", [stage.snoozed, stage.stopped, stage.failed])
 def test_an_attempt_whose_end_is_reported_was_not_lost(report: Callable[[int], Event[Any]]) -> None:
-    retrying = judged(make(JobState.RUNNING), lost()).row
+    retrying = stage.judged(stage.make(JobState.RUNNING), stage.lost()).row
     assert (retrying.losses, retrying.attempt) == (1, 2)
-    spared = judged(retrying, report(1)).row
-    failures = 1 if report is failed else 0
+    spared = stage.judged(retrying, report(1)).row
+    failures = 1 if report is stage.failed else 0
     assert (spared.losses, spared.failures, spared.attempt, spared.error) == (0, failures, 2, None)
-    assert ignored(spared, report(1)), "once"
+    assert stage.ignored(spared, report(1)), "once"
 
 
 def test_only_the_charge_for_that_attempt_is_taken_back() -> None:
-    row = judged(make(JobState.RUNNING), lost()).row
-    row = judged(row, lost(2)).row
-    assert ignored(row, failed(1, agent="agent-2")), "it was not agent-2's"
-    assert ignored(row, released(2)), "given back: not known to have run on"
-    spared = judged(row, stopped(2)).row
+    row = stage.judged(stage.make(JobState.RUNNING), stage.lost()).row
+    row = stage.judged(row, stage.lost(2)).row
+    assert stage.ignored(row, stage.failed(1, agent="agent-2")), "it was not agent-2's"
+    assert stage.ignored(row, stage.released(2)), "given back: not known to have run on"
+    spared = stage.judged(row, stage.stopped(2)).row
     assert (spared.losses, spared.attempt) == (1, 3)
     assert spared.error is not None
     assert [death[:16] for death in spared.error.crashes] == ["attempt 1: lost:"]
 
 
 def test_a_failure_reported_by_one_who_no_longer_holds_the_attempt_is_passed_over() -> None:
-    row = make(JobState.RUNNING, agent_id="agent-2")
-    earlier, later = NOW - timedelta(minutes=1), NOW - timedelta(seconds=1)
-    assert ignored(row, failed(agent="agent-1", at=earlier))
-    assert isinstance(judge(row, failed(agent="agent-3", at=later), AT), JobTransition)
+    row = stage.make(JobState.RUNNING, agent_id="agent-2")
+    earlier, later = stage.NOW - timedelta(minutes=1), stage.NOW - timedelta(seconds=1)
+    assert stage.ignored(row, stage.failed(agent="agent-1", at=earlier))
+    assert isinstance(judge(row, stage.failed(agent="agent-3", at=later), stage.AT), context.JobTransition)
 
 
 def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it() -> None:
-    row = make(JobState.RUNNING, agent_id="agent-1")
-    taken = judged(row, started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
+    row = stage.make(JobState.RUNNING, agent_id="agent-1")
+    taken = stage.judged(row, stage.started(agent="agent-2", at=stage.NOW - timedelta(seconds=1))).row
     assert taken.agent_id == "agent-2"
-    assert ignored(taken, started(agent="agent-1"))
+    assert stage.ignored(taken, stage.started(agent="agent-1"))
 
 
 def test_an_agents_clock_cannot_move_a_start_out_of_its_time() -> None:
-    row = make(JobState.QUEUED)
-    early = judged(row, started(at=NOW - timedelta(days=1))).row
-    late = judged(row, started(at=NOW + timedelta(days=1))).row
-    assert (early.started_at, late.started_at) == (row.dispatched_at, NOW)
+    row = stage.make(JobState.QUEUED)
+    early = stage.judged(row, stage.started(at=stage.NOW - timedelta(days=1))).row
+    late = stage.judged(row, stage.started(at=stage.NOW + timedelta(days=1))).row
+    assert (early.started_at, late.started_at) == (row.dispatched_at, stage.NOW)
 
 
 # -- what a crash may have kept from being told --------------------------------------------------------------
@@ -319,33 +297,34 @@ def test_an_agents_clock_cannot_move_a_start_out_of_its_time() -> None:
 
 def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish() -> None:
     stories: list[tuple[JobRow, Event[Any]]] = [
-        (make(JobState.RUNNING), succeeded()),
-        (make(JobState.RUNNING), failed()),
-        (make(JobState.RUNNING, failures=2), failed()),
-        (make(JobState.RUNNING), snoozed()),
-        (make(JobState.RUNNING), withdrawn()),
-        (make(JobState.RUNNING), released()),
-        (make(JobState.RUNNING), lost()),
-        (make(JobState.RETRYING), overdue()),
-        (make(JobState.QUEUED), cancel()),
-        (make(JobState.RUNNING), cancel()),
-        (make(JobState.RUNNING, deadline_at=NOW), deadline()),
-        (make(JobState.RUNNING, cancel_reason="no"), stopped()),
+        (stage.make(JobState.RUNNING), stage.succeeded()),
+        (stage.make(JobState.RUNNING), stage.failed()),
+        (stage.make(JobState.RUNNING, failures=2), stage.failed()),
+        (stage.make(JobState.RUNNING), stage.snoozed()),
+        (stage.make(JobState.RUNNING), stage.withdrawn()),
+        (stage.make(JobState.RUNNING), stage.released()),
+        (stage.make(JobState.RUNNING), stage.lost()),
+        (stage.make(JobState.RETRYING), stage.overdue()),
+        (stage.make(JobState.QUEUED), stage.cancel()),
+        (stage.make(JobState.RUNNING), stage.cancel()),
+        (stage.make(JobState.RUNNING, deadline_at=stage.NOW), stage.deadline()),
+        (stage.make(JobState.RUNNING, cancel_reason="no"), stage.stopped()),
     ]
     for before, event in stories:
-        first = judged(before, event)
-        again = judge(first.row, event, AT)
-        assert not isinstance(again, ParkDecision)
-        assert first.notifications - {Notification.RETRYING, Notification.CANCEL} <= again.notifications, (
-            event.type
-        )
-        if isinstance(again, JobTransition):
-            assert replace(again.row, updated_at=NOW) == replace(first.row, updated_at=NOW)
+        first = stage.judged(before, event)
+        again = judge(first.row, event, stage.AT)
+        assert not isinstance(again, context.ParkDecision)
+        assert (
+            first.notifications - {context.Notification.RETRYING, context.Notification.CANCEL}
+            <= again.notifications
+        ), event.type
+        if isinstance(again, context.JobTransition):
+            assert replace(again.row, updated_at=stage.NOW) == replace(first.row, updated_at=stage.NOW)
 
 
 def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs() -> None:
-    decision = judge(make(JobState.RUNNING, attempt=2), failed(1), AT)
-    assert decision == NoChange(state_machine.STALE.why)
+    decision = judge(stage.make(JobState.RUNNING, attempt=2), stage.failed(1), stage.AT)
+    assert decision == context.NoChange(state_machine.STALE.why)
 
 
 # -- a success that the ledger has recorded ------------------------------------------------------------------
@@ -353,59 +332,66 @@ def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs() -> None:
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.RETRYING])
 def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(state: JobState) -> None:
-    row = make(state, attempt=3)
-    decision = judged(row, succeeded(1))
+    row = stage.make(state, attempt=3)
+    decision = stage.judged(row, stage.succeeded(1))
     assert (decision.row.state, decision.row.attempt) == (JobState.SUCCEEDED, 3)
-    assert (attempt_of(decision).attempt, attempt_of(decision).verdict) == (3, "done: recorded by attempt 1")
-    assert (Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), (
+    assert (stage.attempt_of(decision).attempt, stage.attempt_of(decision).verdict) == (
+        3,
+        "done: recorded by attempt 1",
+    )
+    assert (context.Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), (
         "what runs for nothing is stopped"
     )
-    again = ignored(decision.row, succeeded(1))
-    assert Notification.FINISHED in again.notifications, "whoever saved it may have died before saying so"
+    again = stage.ignored(decision.row, stage.succeeded(1))
+    assert context.Notification.FINISHED in again.notifications, (
+        "whoever saved it may have died before saying so"
+    )
 
 
 # -- retries whose time has passed ---------------------------------------------------------------------------
 
 
-DUE_AT = NOW - timedelta(seconds=15)
+DUE_AT = stage.NOW - timedelta(seconds=15)
 
 
 @pytest.mark.parametrize(
     ("changes", "dispatched_at", "notifications"),
     [
-        pytest.param({"due_at": DUE_AT}, DUE_AT, set[Notification](), id="without a second message"),
-        pytest.param({"dispatched_at": None}, NOW, {Notification.DISPATCH}, id="it was held in the store"),
+        pytest.param({"due_at": DUE_AT}, DUE_AT, set[context.Notification](), id="without a second message"),
+        pytest.param(
+            {"dispatched_at": None}, stage.NOW, {context.Notification.DISPATCH}, id="it was held in the store"
+        ),
     ],
 )
 def test_1_a_retry_that_is_due_is_queued_under_its_number(
-    changes: dict[str, Any], dispatched_at: datetime, notifications: set[Notification]
+    changes: dict[str, Any], dispatched_at: datetime, notifications: set[context.Notification]
 ) -> None:
-    decision = judged(make(JobState.RETRYING, attempt=2, **changes), overdue(2))
+    decision = stage.judged(stage.make(JobState.RETRYING, attempt=2, **changes), stage.overdue(2))
     row = decision.row
     assert (row.state, row.attempt, row.dispatched_at) == (JobState.QUEUED, 2, dispatched_at)
     assert decision.notifications == notifications
 
 
 LIVE = [state for state in JobState if not state.terminal]
-WORDS = st.tuples(st.sampled_from(sorted(OF_SIGNAL)), st.integers(1, 4))
+WORDS = st.tuples(st.sampled_from(sorted(stage.OF_SIGNAL)), st.integers(1, 4))
 STAYS_OR_ENDS = {JobState.RUNNING, JobState.CANCELLED, JobState.SUCCEEDED, JobState.EXPIRED}
 """What may become of a running job once somebody has asked to cancel it: no further attempt is made."""
 
 
 def judge_event(row: JobRow, event: Event[Any]) -> JobRow:
-    return judge_all(row, [JudgedEvent(event, 0.5)], AT).row
+    return judge_all(row, [JudgedEvent(event, 0.5)], stage.AT).row
 
 
 @given(state=st.sampled_from(LIVE), reported=st.lists(WORDS, max_size=20), at=st.integers(0, 20))
 def test_g2_a_cancelled_job_is_never_tried_again_and_never_succeeds_later(
     state: JobState, reported: list[tuple[Signal, int]], at: int
 ) -> None:
-    row = make(state)
-    history = [OF_SIGNAL[signal](attempt) for signal, attempt in reported]
+    row = stage.make(state)
+    history = [stage.OF_SIGNAL[signal](attempt) for signal, attempt in reported]
     for event in history[:at]:
         row = judge_event(row, event)
     before = row.state
-    row = judge_event(row, cancel())
+    row = judge_event(row, stage.cancel())
     if not before.terminal and before is not JobState.RUNNING:
         assert row.state is JobState.CANCELLED, "it had not begun"
     attempt = row.attempt

@@ -19,23 +19,11 @@ from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.templates import TemplateError, render
 from warrener_runtime.settings import SettingsError
+from warrener_supervisor.escalation import facts, policy_file
 from warrener_supervisor.escalation.__main__ import main
 from warrener_supervisor.escalation.alerts import render_alert
-from warrener_supervisor.escalation.facts import (
-    ALERT_NAMES,
-    COMPENSATION_NAMES,
-    alert_values,
-    compensation_values,
-    sample_of,
-)
 from warrener_supervisor.escalation.job_steps import compensation_request
 from warrener_supervisor.escalation.policy import AlertStep, CompensateStep
-from warrener_supervisor.escalation.policy_file import (
-    EscalationFile,
-    PolicyFileError,
-    ReloadOnSignal,
-    check_file,
-)
 from warrener_supervisor.escalation.policy_versions import LoadedEscalation
 
 DECLINED = ErrorInfo(
@@ -123,23 +111,23 @@ def steps(*written: str) -> str:
     ],
 )
 def test_the_first_mistake_is_named_by_its_key(text: str, expected: str) -> None:
-    with pytest.raises(PolicyFileError) as raised:
-        check_file(text, {})
+    with pytest.raises(policy_file.PolicyFileError) as raised:
+        policy_file.check_file(text, {})
     assert str(raised.value).startswith(expected)
     assert raised.value.remedy
 
 
 def test_a_secret_in_the_wrong_place_is_not_shown() -> None:
-    with pytest.raises(PolicyFileError) as raised:
-        check_file('[sink.a]\nwebhook = "https://h"\nsecret = ["hunter2"]', {})
+    with pytest.raises(policy_file.PolicyFileError) as raised:
+        policy_file.check_file('[sink.a]\nwebhook = "https://h"\nsecret = ["hunter2"]', {})
     assert "hunter2" not in str(raised.value)
 
 
 @pytest.mark.parametrize("value", ["1", "true", '"x"', "[]", "[1]", "{}", "{ a = 1 }", '["x", 1]', "[{}]"])
 @pytest.mark.parametrize("key", ["sink", "quiet", "digest", "policy", "sink.a", "quiet.a", "digest.a.to"])
 def test_a_value_of_any_kind_in_any_place_is_judged(key: str, value: str) -> None:
-    with contextlib.suppress(PolicyFileError):
-        check_file(f"{key} = {value}", {})
+    with contextlib.suppress(policy_file.PolicyFileError):
+        policy_file.check_file(f"{key} = {value}", {})
 
 
 JUNK = st.sampled_from(["", "[", "]", "{", "}", "=", ",", ".", "0", '"', "\n", "{}", "true", "[[policy]]\n"])
@@ -151,12 +139,12 @@ def test_an_edited_file_has_contents_or_a_mistake(edits: list[tuple[int, int, st
     text = GOOD
     for place, length, junk in edits:
         text = text[:place] + junk + text[place + length :]
-    with contextlib.suppress(PolicyFileError):
-        check_file(text, {"OPS_URL": "json://h"})
+    with contextlib.suppress(policy_file.PolicyFileError):
+        policy_file.check_file(text, {"OPS_URL": "json://h"})
 
 
 def test_the_first_policy_that_matches_follows_and_none_is_a_line_in_the_log() -> None:
-    file = check_file(GOOD, {"OPS_URL": "json://h"})
+    file = policy_file.check_file(GOOD, {"OPS_URL": "json://h"})
     assert file.sinks["ops"].apprise == "json://h"
 
     def name(**fields: Any) -> str:
@@ -171,10 +159,10 @@ def test_the_first_policy_that_matches_follows_and_none_is_a_line_in_the_log() -
 
 def test_each_name_that_is_accepted_has_a_value_in_a_dead_job() -> None:
     row = make(JobState.DEAD, error=DECLINED)
-    found = replace(incident(), sample=sample_of(row) | {"text": "t", "since": "s", "schedule": "n"})
+    found = replace(incident(), sample=facts.sample_of(row) | {"text": "t", "since": "s", "schedule": "n"})
     for names, values in (
-        (ALERT_NAMES, alert_values(found)),
-        (COMPENSATION_NAMES, compensation_values(row, found)),
+        (facts.ALERT_NAMES, facts.alert_values(found)),
+        (facts.COMPENSATION_NAMES, facts.compensation_values(row, found)),
     ):
         for name in names.names:
             render(f"{{{{ {name.replace('*', 'path')} }}}}", values)
@@ -184,7 +172,7 @@ def test_each_name_that_is_accepted_has_a_value_in_a_dead_job() -> None:
 
 def test_an_alert_shows_what_is_missing_and_a_compensation_is_not_requested() -> None:
     row = make(JobState.DEAD, error=DECLINED)
-    found = replace(incident(), sample=sample_of(row))
+    found = replace(incident(), sample=facts.sample_of(row))
     step = AlertStep(
         do="alert",
         title="{{{{{{ times }}}} {{ error.type }}",
@@ -202,9 +190,9 @@ def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_pat
     with pytest.raises(
         SettingsError, match="WARRENER_SUPERVISOR_ESCALATION_FILE: expected a file that can be read"
     ):
-        EscalationFile(path)
+        policy_file.EscalationFile(path)
     path.write_text(steps('{ do = "park" }'))
-    file = EscalationFile(path)
+    file = policy_file.EscalationFile(path)
 
     def names_after(text: str, *, at: int) -> list[str]:
         path.write_text(text)
@@ -213,21 +201,21 @@ def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_pat
 
     assert names_after(steps('{ do = "nothing" }'), at=1) == ["a"]
     assert names_after(steps('{ do = "close" }').replace('"a"', '"b"'), at=2) == ["b"]
-    assert EscalationFile(None).current().policies == ()
+    assert policy_file.EscalationFile(None).current().policies == ()
 
 
 async def test_a_hang_up_has_the_file_read_again_though_it_looks_as_before(tmp_path: Path) -> None:
     path = tmp_path / "escalation.toml"
     path.write_text(steps('{ do = "park" }'))
     os.utime(path, (1, 1))
-    file = EscalationFile(path)
+    file = policy_file.EscalationFile(path)
     read = asyncio.Event()
 
     def again() -> None:
         file.force_reload()
         read.set()
 
-    hang_up = ReloadOnSignal(again)
+    hang_up = policy_file.ReloadOnSignal(again)
     await hang_up.start()
     path.write_text(steps('{ do = "park" }').replace('"a"', '"b"'))
     os.utime(path, (1, 1))
@@ -243,11 +231,11 @@ async def test_a_hang_up_has_the_file_read_again_though_it_looks_as_before(tmp_p
 def test_a_hang_up_that_finds_a_mistake_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "escalation.toml"
     path.write_text(steps('{ do = "park" }'))
-    file = EscalationFile(path)
+    file = policy_file.EscalationFile(path)
     path.write_text(steps('{ do = "nothing" }'))
     file.force_reload()
     assert [policy.name for policy in file.current().policies] == ["a"]
-    EscalationFile(None).force_reload()
+    policy_file.EscalationFile(None).force_reload()
 
 
 class TestCommand:

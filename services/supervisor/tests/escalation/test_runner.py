@@ -12,13 +12,8 @@ from services.supervisor.tests.stage import BOOM, NOW, event, failed, make, open
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 from tests.store_rows import raised_incident
 
+from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    IncidentAcknowledgeRequested,
-    IncidentCloseRequested,
-    IncidentSnoozeRequested,
-    JobRequested,
-)
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
@@ -27,13 +22,7 @@ from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_supervisor.escalation import job_steps
-from warrener_supervisor.escalation.alert_sinks import (
-    SinkFailed,
-    send_alert,
-    send_by_apprise,
-    send_to_webhook,
-)
+from warrener_supervisor.escalation import alert_sinks, job_steps
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import Escalation, SinkConfig
@@ -49,7 +38,7 @@ class EscalationRig:
         self.store = MemoryStore()
         self.incidents = self.store.escalations
         self.reporter = IncidentReporter(self.incidents, self.clock)
-        self.requested: list[JobRequested] = []
+        self.requested: list[events.JobRequested] = []
         self.alerts: list[AlertMessage] = []
         self.file = check_file(file, {})
         self.runner = self.new_runner(lambda: self.file)
@@ -64,7 +53,7 @@ class EscalationRig:
         for message in messages:
             for found in decode(message.body, message.content_type):
                 assert isinstance(found, DecodedEvent)
-                assert isinstance(found.event, JobRequested)
+                assert isinstance(found.event, events.JobRequested)
                 self.requested.append(found.event)
 
     async def send(self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime) -> None:
@@ -238,14 +227,14 @@ async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest
         name = row.fingerprint
         until = harness.clock.now() + timedelta(hours=1)
         await harness.publish(
-            event(IncidentAcknowledgeRequested, "ack", fingerprint=name, by="ann"),
-            event(IncidentSnoozeRequested, "snooze", fingerprint=name, by="ann", until=until),
-            event(IncidentCloseRequested, "unknown", fingerprint="unknown", by="ann"),
+            event(events.IncidentAcknowledgeRequested, "ack", fingerprint=name, by="ann"),
+            event(events.IncidentSnoozeRequested, "snooze", fingerprint=name, by="ann", until=until),
+            event(events.IncidentCloseRequested, "unknown", fingerprint="unknown", by="ann"),
             then=2,
         )
         (row,) = await harness.store.escalations.incidents()
         assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
-        close = event(IncidentCloseRequested, "close", fingerprint=name, by="ann", reason="so")
+        close = event(events.IncidentCloseRequested, "close", fingerprint=name, by="ann", reason="so")
         await harness.publish(close, then=2)
         assert await harness.store.escalations.incidents() == []
         (row,) = await harness.store.escalations.incidents(IncidentFilter(closed=True))
@@ -266,7 +255,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 
 async def test_a_webhook_is_signed_so_that_its_receiver_knows_who_and_when(receiver: WebhookReceiver) -> None:
-    await send_to_webhook(receiver.url, SECRET, ALERT, NOW)
+    await alert_sinks.send_to_webhook(receiver.url, SECRET, ALERT, NOW)
     (delivery,) = receiver.received
     assert delivery.webhook_id == "id-1"
     assert delivery.body["type"] == "warrener.alert"
@@ -275,31 +264,31 @@ async def test_a_webhook_is_signed_so_that_its_receiver_knows_who_and_when(recei
 
 async def test_another_key_is_not_believed(receiver: WebhookReceiver) -> None:
     other = f"whsec_{b64encode(b'another key').decode()}"
-    with pytest.raises(SinkFailed, match="expected an answer of 2xx from the webhook, got 401"):
-        await send_to_webhook(receiver.url, other, ALERT, NOW)
+    with pytest.raises(alert_sinks.SinkFailed, match="expected an answer of 2xx from the webhook, got 401"):
+        await alert_sinks.send_to_webhook(receiver.url, other, ALERT, NOW)
     assert (len(receiver.wrong), receiver.received) == (1, [])
 
 
 async def test_a_redirect_is_no_yes_and_is_not_followed(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda _: 307
-    with pytest.raises(SinkFailed, match="got 307"):
-        await send_to_webhook(receiver.url, SECRET, ALERT, NOW)
+    with pytest.raises(alert_sinks.SinkFailed, match="got 307"):
+        await alert_sinks.send_to_webhook(receiver.url, SECRET, ALERT, NOW)
     assert receiver.raw == []
 
 
 async def test_nobody_there_is_a_failure() -> None:
     with WebhookReceiver() as gone:
         url = gone.url
-    with pytest.raises(SinkFailed, match="expected an answer from the webhook"):
-        await send_to_webhook(url, SECRET, ALERT, NOW)
+    with pytest.raises(alert_sinks.SinkFailed, match="expected an answer from the webhook"):
+        await alert_sinks.send_to_webhook(url, SECRET, ALERT, NOW)
 
 
 async def test_what_apprise_speaks_is_spoken(receiver: WebhookReceiver) -> None:
-    await send_by_apprise(f"json://127.0.0.1:{receiver.port}/plain", ALERT)
+    await alert_sinks.send_by_apprise(f"json://127.0.0.1:{receiver.port}/plain", ALERT)
     (body,) = receiver.raw
     assert b"bank.pay" in body
-    with pytest.raises(SinkFailed, match=r"knows, got nosuch://u:\*\*\*@h"):
-        await send_by_apprise("nosuch://u:secret@h", ALERT)
+    with pytest.raises(alert_sinks.SinkFailed, match=r"knows, got nosuch://u:\*\*\*@h"):
+        await alert_sinks.send_by_apprise("nosuch://u:secret@h", ALERT)
 
 
 class SinkRig(EscalationRig):
@@ -318,7 +307,7 @@ class SinkRig(EscalationRig):
         )
 
     async def send(self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime) -> None:
-        await send_alert(name, declared, alert, now)
+        await alert_sinks.send_alert(name, declared, alert, now)
 
 
 async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_others_are_not_alerted_twice(

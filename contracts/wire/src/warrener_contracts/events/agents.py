@@ -5,21 +5,10 @@ from uuid import UUID
 
 from pydantic import Field
 
+from warrener_contracts import fields
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, ANYONE, ONE_AGENT, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.events.schedule_definition import SchedulePutData
-from warrener_contracts.fields import (
-    AgentId,
-    AttemptNumber,
-    DeclaredJobType,
-    JobType,
-    JsonSafeObject,
-    QueueName,
-    Sentence,
-    Timestamp,
-    is_none,
-    is_unset,
-)
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.topology import EVENTS, HEARTBEATS, REQUESTS, STATUS
 
@@ -27,15 +16,17 @@ from warrener_contracts.topology import EVENTS, HEARTBEATS, REQUESTS, STATUS
 class JobTypeDeclaration(EventData, frozen=True):
     """A job type that an agent can run."""
 
-    name: DeclaredJobType
-    queue: QueueName = "default"
-    arguments_schema: JsonSafeObject = Field(
+    name: fields.DeclaredJobType
+    queue: fields.QueueName = "default"
+    arguments_schema: fields.JsonSafeObject = Field(
         description="JSON Schema; a request with other arguments is rejected."
     )
-    result_schema: JsonSafeObject | None = Field(default=None, description="JSON Schema of the result.")
+    result_schema: fields.JsonSafeObject | None = Field(
+        default=None, description="JSON Schema of the result."
+    )
     guarantee: Guarantee = Guarantee.IDEMPOTENT
     policy: JobPolicy = JobPolicy()
-    description: Sentence = ""
+    description: fields.Sentence = ""
 
 
 class ScheduleDeclaration(EventData, frozen=True):
@@ -50,14 +41,14 @@ class ScheduleDeclaration(EventData, frozen=True):
 class AgentAnnouncedData(EventData, frozen=True):
     """An agent has started and can run these job types."""
 
-    agent_id: AgentId
-    queues: tuple[QueueName, ...]
+    agent_id: fields.AgentId
+    queues: tuple[fields.QueueName, ...]
     job_types: tuple[JobTypeDeclaration, ...]
     schedules: tuple[ScheduleDeclaration, ...] = Field(
-        default=(), exclude_if=is_unset, description="Each is adopted once, when it is new."
+        default=(), exclude_if=fields.is_unset, description="Each is adopted once, when it is new."
     )
-    code_version: Sentence | None = Field(
-        default=None, exclude_if=is_none, description="Version of the code of its handlers."
+    code_version: fields.Sentence | None = Field(
+        default=None, exclude_if=fields.is_none, description="Version of the code of its handlers."
     )
 
 
@@ -73,10 +64,10 @@ class HeartbeatAttempt(EventData, frozen=True):
     """An attempt that an agent runs."""
 
     job_id: UUID
-    attempt: AttemptNumber
+    attempt: fields.AttemptNumber
     held: bool = Field(
         default=False,
-        exclude_if=is_unset,
+        exclude_if=fields.is_unset,
         description="True if its handler waits for `agent.attempts_checked`: the job may have ended before"
         " this agent received commands.",
     )
@@ -85,29 +76,29 @@ class HeartbeatAttempt(EventData, frozen=True):
 class AgentHeartbeatData(EventData, frozen=True):
     """This agent receives work; it renews the leases of what it runs."""
 
-    agent_id: AgentId
-    host: Sentence
+    agent_id: fields.AgentId
+    host: fields.Sentence
     pid: int = Field(ge=0)
-    queues: tuple[QueueName, ...]
+    queues: tuple[fields.QueueName, ...]
     slots: int = Field(ge=0)
     running: tuple[HeartbeatAttempt, ...] = ()
-    started_at: Timestamp
+    started_at: fields.Timestamp
     draining: bool = False
     # For `warrener explain`; agents of earlier versions leave them out, and readers take that for unknown.
-    job_types: tuple[JobType, ...] | None = Field(
-        default=None, exclude_if=is_none, description="Job types that it knows; left out beyond 500."
+    job_types: tuple[fields.JobType, ...] | None = Field(
+        default=None, exclude_if=fields.is_none, description="Job types that it knows; left out beyond 500."
     )
-    free_slots: dict[QueueName, Annotated[int, Field(ge=0)]] | None = Field(
-        default=None, exclude_if=is_none, description="Free slots of each queue."
+    free_slots: dict[fields.QueueName, Annotated[int, Field(ge=0)]] | None = Field(
+        default=None, exclude_if=fields.is_none, description="Free slots of each queue."
     )
-    trouble: Sentence | None = Field(
+    trouble: fields.Sentence | None = Field(
         default=None,
-        exclude_if=is_none,
+        exclude_if=fields.is_none,
         description="Why it cannot handle the messages of its queues now, such as an error of its ledger.",
     )
-    code_version: Sentence | None = Field(
+    code_version: fields.Sentence | None = Field(
         default=None,
-        exclude_if=is_none,
+        exclude_if=fields.is_none,
         description="Version of the code of its handlers; left out if unknown.",
     )
 
@@ -139,7 +130,7 @@ class AgentHeartbeat(
 class AgentHeartbeatRequestedData(EventData, frozen=True):
     """A supervisor has received no heartbeat of this agent for most of a lease."""
 
-    agent_id: AgentId
+    agent_id: fields.AgentId
 
 
 class AgentHeartbeatRequested(Event[AgentHeartbeatRequestedData], frozen=True, route=ONE_AGENT):
@@ -151,7 +142,7 @@ class AgentHeartbeatRequested(Event[AgentHeartbeatRequestedData], frozen=True, r
 class AttemptsCheckedData(EventData, frozen=True):
     """Of the attempts that the agent holds back, those whose jobs go on, and the jobs that have ended."""
 
-    agent_id: AgentId
+    agent_id: fields.AgentId
     may_start: tuple[HeartbeatAttempt, ...] = ()
     ended: tuple[UUID, ...] = ()
 
@@ -165,12 +156,12 @@ class AttemptsChecked(Event[AttemptsCheckedData], frozen=True, route=ONE_AGENT):
 class AgentLostData(EventData, frozen=True):
     """An agent has fallen silent without a goodbye. Its attempts go to other agents."""
 
-    agent_id: AgentId
-    host: Sentence
+    agent_id: fields.AgentId
+    host: fields.Sentence
     pid: int = Field(ge=0)
-    queues: tuple[QueueName, ...]
+    queues: tuple[fields.QueueName, ...]
     running: int = Field(ge=0, description="Number of attempts in its last heartbeat.")
-    last_seen_at: Timestamp
+    last_seen_at: fields.Timestamp
 
 
 class AgentLost(
@@ -185,9 +176,9 @@ class ServiceUnresponsiveData(EventData, frozen=True):
     """Messages wait in a queue that its service does not consume."""
 
     service: Literal["scheduler", "agent"] = Field(description="The service that should consume the queue.")
-    queue: Sentence = Field(description="Its name in the broker.")
+    queue: fields.Sentence = Field(description="Its name in the broker.")
     waiting: int = Field(ge=0, description="Number of ready messages.")
-    since: Timestamp = Field(description="When it was first seen.")
+    since: fields.Timestamp = Field(description="When it was first seen.")
 
 
 class ServiceUnresponsive(

@@ -5,34 +5,26 @@ from uuid import UUID
 
 from pydantic import Field
 
+from warrener_contracts import fields
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.dispatch import Checkpoint
 from warrener_contracts.events.envelope import AGENT_REPORT, WATCHDOG_REPORT, Event
 from warrener_contracts.events.errors import ErrorInfo, FlightRecord
-from warrener_contracts.fields import (
-    MAX_DURATION,
-    AgentId,
-    AttemptNumber,
-    JobType,
-    Sentence,
-    Timestamp,
-    is_unset,
-)
 
 
 class AttemptData(EventData, frozen=True):
     """The attempt and the agent that reports it. A result counts only from the current attempt."""
 
     job_id: UUID
-    attempt: AttemptNumber
-    job_type: JobType
-    agent_id: AgentId
+    attempt: fields.AttemptNumber
+    job_type: fields.JobType
+    agent_id: fields.AgentId
 
 
 class AttemptStartedData(AttemptData, frozen=True):
     """It runs. Sent for attempts that outlive a short announcement delay, and at once for exclusive ones."""
 
-    started_at: Timestamp
+    started_at: fields.Timestamp
 
 
 class AttemptStarted(Event[AttemptStartedData], frozen=True, route=AGENT_REPORT):
@@ -45,7 +37,7 @@ class AttemptProgressedData(AttemptData, frozen=True):
     """Its progress: `fraction` of 1, and a note."""
 
     fraction: float = Field(ge=0.0, le=1.0)
-    note: Sentence = ""
+    note: fields.Sentence = ""
 
 
 class AttemptProgressed(Event[AttemptProgressedData], frozen=True, route=AGENT_REPORT):
@@ -57,7 +49,7 @@ class AttemptProgressed(Event[AttemptProgressedData], frozen=True, route=AGENT_R
 class AttemptCheckpointedData(AttemptData, frozen=True):
     """It has saved its state; also a sign of life."""
 
-    saved_at: Timestamp
+    saved_at: fields.Timestamp
     checkpoint: Checkpoint
 
 
@@ -70,8 +62,8 @@ class AttemptCheckpointed(Event[AttemptCheckpointedData], frozen=True, route=AGE
 class AttemptEndedData(AttemptData, frozen=True):
     """The times of an attempt that ran."""
 
-    started_at: Timestamp
-    finished_at: Timestamp
+    started_at: fields.Timestamp
+    finished_at: fields.Timestamp
 
 
 class AttemptSucceededData(AttemptEndedData, frozen=True):
@@ -79,7 +71,7 @@ class AttemptSucceededData(AttemptEndedData, frozen=True):
     its report was lost: the work is not repeated, its outcome is sent again."""
 
     result: Any = Field(default=None, description="Any JSON value.")
-    recorded_attempt: AttemptNumber
+    recorded_attempt: fields.AttemptNumber
     child_jobs: int = Field(default=0, ge=0, description="Number of child jobs that the handler requested.")
 
 
@@ -94,11 +86,14 @@ class AttemptFailedData(AttemptEndedData, frozen=True):
 
     error: ErrorInfo
     retry_after_seconds: float | None = Field(
-        default=None, ge=0, le=MAX_DURATION.total_seconds(), description="The delay the handler requests."
+        default=None,
+        ge=0,
+        le=fields.MAX_DURATION.total_seconds(),
+        description="The delay the handler requests.",
     )
     snoozed: bool = Field(
         default=False,
-        exclude_if=is_unset,
+        exclude_if=fields.is_unset,
         description="No failure: the handler requests another run after retry_after_seconds, "
         "and it is not charged.",
     )
@@ -113,14 +108,14 @@ class AttemptFailed(Event[AttemptFailedData], frozen=True, route=AGENT_REPORT):
 class AttemptCancelledData(AttemptEndedData, frozen=True):
     """It was stopped on request, or its handler has ended the job itself."""
 
-    reason: Sentence
+    reason: fields.Sentence
     by_handler: bool = Field(
         default=False,
-        exclude_if=is_unset,
+        exclude_if=fields.is_unset,
         description="True if its handler ends the job as cancelled, and nobody else has requested it.",
     )
     flight_record: FlightRecord | None = Field(
-        default=None, exclude_if=is_unset, description="Observations before it was stopped."
+        default=None, exclude_if=fields.is_unset, description="Observations before it was stopped."
     )
 
 
@@ -133,7 +128,7 @@ class AttemptCancelled(Event[AttemptCancelledData], frozen=True, route=AGENT_REP
 class AttemptReleasedData(AttemptData, frozen=True):
     """The agent gives it back unharmed, as when it drains; not charged."""
 
-    reason: Sentence
+    reason: fields.Sentence
 
 
 class AttemptReleased(Event[AttemptReleasedData], frozen=True, route=AGENT_REPORT):
@@ -157,10 +152,10 @@ class AttemptTimedOut(Event[AttemptTimedOutData], frozen=True, route=WATCHDOG_RE
 class AttemptLostData(AttemptData, frozen=True):
     """No sign of the attempt since `last_seen_at`: its agent is silent, or no longer lists it."""
 
-    last_seen_at: Timestamp
+    last_seen_at: fields.Timestamp
     not_in_heartbeat: bool = Field(
         default=False,
-        exclude_if=is_unset,
+        exclude_if=fields.is_unset,
         description="True if the agent sends heartbeats, and they no longer list the attempt.",
     )
 
@@ -174,7 +169,7 @@ class AttemptLost(Event[AttemptLostData], frozen=True, route=WATCHDOG_REPORT):
 class AttemptStartTimedOutData(AttemptData, frozen=True):
     """The watchdog reports an attempt without a sign of any agent within its start timeout."""
 
-    dispatched_at: Timestamp | None = Field(
+    dispatched_at: fields.Timestamp | None = Field(
         default=None, description="None: the dispatch itself is not certain."
     )
 

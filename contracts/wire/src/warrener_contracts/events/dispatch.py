@@ -5,18 +5,9 @@ from uuid import UUID
 
 from pydantic import Field
 
+from warrener_contracts import fields
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, Route
-from warrener_contracts.fields import (
-    AttemptNumber,
-    Duration,
-    JobType,
-    JsonObject,
-    QueueName,
-    Sentence,
-    Timestamp,
-    is_unset,
-)
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import CONTROL, DELAY, DISPATCH
 
@@ -35,21 +26,23 @@ class AttemptDispatchedData(EventData, frozen=True):
     """Try this job. `attempt` is the fencing token: only the highest one counts."""
 
     job_id: UUID
-    attempt: AttemptNumber
-    job_type: JobType
-    queue: QueueName
-    arguments: JsonObject
+    attempt: fields.AttemptNumber
+    job_type: fields.JobType
+    queue: fields.QueueName
+    arguments: fields.JsonObject
     guarantee: Guarantee = Guarantee.IDEMPOTENT
-    timeout: Duration
+    timeout: fields.Duration
     max_attempts: int = Field(ge=1, le=1000)
-    deadline: Timestamp | None = None
-    requested_at: Timestamp
-    not_before: Timestamp | None = Field(
+    deadline: fields.Timestamp | None = None
+    requested_at: fields.Timestamp
+    not_before: fields.Timestamp | None = Field(
         default=None,
         description="It waits in the delay queues until then; an agent that receives it early returns it.",
     )
     checkpoint: Checkpoint | None = Field(
-        default=None, exclude_if=is_unset, description="The latest known checkpoint of an earlier attempt."
+        default=None,
+        exclude_if=fields.is_unset,
+        description="The latest known checkpoint of an earlier attempt.",
     )
 
 
@@ -77,8 +70,8 @@ class AttemptCancelData(EventData, frozen=True):
     """Stop the attempts of this job and start no further ones."""
 
     job_id: UUID
-    attempt: AttemptNumber | None = Field(default=None, description="None: every attempt.")
-    reason: Sentence
+    attempt: fields.AttemptNumber | None = Field(default=None, description="None: every attempt.")
+    reason: fields.Sentence
 
 
 class AttemptCancel(

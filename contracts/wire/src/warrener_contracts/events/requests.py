@@ -6,46 +6,39 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from warrener_contracts import fields
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event, Route
-from warrener_contracts.fields import (
-    Duration,
-    JobType,
-    JsonSafeObject,
-    QueueName,
-    ReplyAddress,
-    Sentence,
-    Timestamp,
-    is_unset,
-)
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import COMMANDS, EVENTS, REQUESTS, STATUS
 
-_JOB_TYPE: TypeAdapter[str] = TypeAdapter(JobType)
+_JOB_TYPE: TypeAdapter[str] = TypeAdapter(fields.JobType)
 
 
 class JobRequestedData(EventData, frozen=True):
     """Request one job. The event's `id` makes it: a repeat with the same id requests the same job."""
 
-    job_type: JobType
-    arguments: JsonSafeObject = Field(default_factory=dict)
-    queue: QueueName | None = Field(default=None, description="None: the queue that the job type declares.")
+    job_type: fields.JobType
+    arguments: fields.JsonSafeObject = Field(default_factory=dict)
+    queue: fields.QueueName | None = Field(
+        default=None, description="None: the queue that the job type declares."
+    )
     idempotency_key: str | None = Field(
         default=None,
         min_length=1,
         max_length=200,
         description="A second request with this key makes no second job.",
     )
-    not_before: Timestamp | None = Field(default=None, description="Not dispatched before then.")
-    delay: Duration | None = Field(
+    not_before: fields.Timestamp | None = Field(default=None, description="Not dispatched before then.")
+    delay: fields.Duration | None = Field(
         default=None, description="Counted from acceptance; with not_before too, the later of both counts."
     )
-    deadline: Timestamp | None = Field(default=None, description="Not finished by then: expired.")
-    expires_after: Duration | None = Field(
+    deadline: fields.Timestamp | None = Field(default=None, description="Not finished by then: expired.")
+    expires_after: fields.Duration | None = Field(
         default=None, description="Counted from acceptance; with deadline too, the earlier of both counts."
     )
     parent_id: UUID | None = Field(default=None, description="The job whose handler requested this one.")
-    reply_to: ReplyAddress | None = Field(
+    reply_to: fields.ReplyAddress | None = Field(
         default=None,
         description="Replies go to exchange warrener.events with the routing key reply.<reply_to>.",
     )
@@ -67,11 +60,11 @@ class JobCancelRequestedData(EventData, frozen=True):
     """Stop this job; a cancelled job never succeeds later."""
 
     job_id: UUID
-    reason: Sentence = "requested"
-    reply_to: ReplyAddress | None = None
+    reason: fields.Sentence = "requested"
+    reply_to: fields.ReplyAddress | None = None
     tree: bool = Field(
         default=False,
-        exclude_if=is_unset,
+        exclude_if=fields.is_unset,
         description="Cancels the job's children and theirs too, also those that are yet to be requested.",
     )
 
@@ -124,7 +117,7 @@ class JobRejectedData(EventData, frozen=True):
     job_id: UUID | None = None
     job_type: str | None = Field(default=None, description="As received: it may not be a job type at all.")
     reason: Reason
-    detail: Sentence = Field(description="The expected value, the received one, and the remedy.")
+    detail: fields.Sentence = Field(description="The expected value, the received one, and the remedy.")
 
 
 class JobRejected(

@@ -8,19 +8,7 @@ they are.
 from collections.abc import Mapping
 from typing import Any, cast
 
-from warrener_runtime.bus.types import (
-    BindingSpec,
-    Delivery,
-    ExchangeSpec,
-    NamedBinding,
-    NamedExchange,
-    NamedMessage,
-    NamedQueue,
-    NamedTopology,
-    OutgoingMessage,
-    QueueSpec,
-    TopologySpec,
-)
+from warrener_runtime.bus import types
 from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
 
 _DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
@@ -56,29 +44,29 @@ class NameMapper:
             for key, value in arguments.items()
         }
 
-    def exchange(self, spec: ExchangeSpec) -> NamedExchange:
+    def exchange(self, spec: types.ExchangeSpec) -> types.NamedExchange:
         alternate = None if spec.alternate is None else self.to_broker(spec.alternate)
-        return NamedExchange(self.to_broker(spec.name), spec.kind, alternate)
+        return types.NamedExchange(self.to_broker(spec.name), spec.kind, alternate)
 
-    def queue(self, spec: QueueSpec) -> NamedQueue:
+    def queue(self, spec: types.QueueSpec) -> types.NamedQueue:
         bindings = tuple(self.binding(binding) for binding in spec.bindings)
-        return NamedQueue(
+        return types.NamedQueue(
             self.to_broker(spec.name), bindings, self.arguments(spec.arguments), exclusive=spec.exclusive
         )
 
-    def binding(self, spec: BindingSpec) -> NamedBinding:
-        return NamedBinding(self.to_broker(spec.exchange), spec.key)
+    def binding(self, spec: types.BindingSpec) -> types.NamedBinding:
+        return types.NamedBinding(self.to_broker(spec.exchange), spec.key)
 
-    def topology(self, spec: TopologySpec) -> NamedTopology:
-        return NamedTopology(
+    def topology(self, spec: types.TopologySpec) -> types.NamedTopology:
+        return types.NamedTopology(
             tuple(self.exchange(exchange) for exchange in spec.exchanges),
             tuple(self.queue(queue) for queue in spec.queues),
         )
 
-    def message(self, message: OutgoingMessage) -> NamedMessage:
+    def message(self, message: types.OutgoingMessage) -> types.NamedMessage:
         """Convert a message to publish. Through the nameless exchange the key is the name of a queue."""
         exchange, key = message.exchange, message.routing_key
-        return NamedMessage(
+        return types.NamedMessage(
             self.to_broker(exchange),
             key if exchange else self.to_broker(key),
             message.body,
@@ -90,7 +78,7 @@ class NameMapper:
             mandatory=message.mandatory,
         )
 
-    def delivery(self, delivery: Delivery) -> Delivery:
+    def delivery(self, delivery: types.Delivery) -> types.Delivery:
         headers = delivery.headers
         return delivery._replace(
             exchange=self.from_broker(delivery.exchange),

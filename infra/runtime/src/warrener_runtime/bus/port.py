@@ -8,15 +8,7 @@ publishes leave in batches with one wait for their confirms, acknowledgements go
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
-from warrener_runtime.bus.types import (
-    BindingSpec,
-    Delivery,
-    OutgoingMessage,
-    PublishResult,
-    QueueSpec,
-    QueueStats,
-    TopologySpec,
-)
+from warrener_runtime.bus import types
 
 
 class Subscription(Protocol):
@@ -58,16 +50,16 @@ class Subscription(Protocol):
         channel."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[list[Delivery]]: ...
+    def __aiter__(self) -> AsyncIterator[list[types.Delivery]]: ...
 
-    async def ack(self, deliveries: Iterable[Delivery]) -> None:
+    async def ack(self, deliveries: Iterable[types.Delivery]) -> None:
         """Acknowledge deliveries, by range where they are contiguous.
 
         Deliveries of an earlier epoch are skipped: the broker redelivers them.
         """
         ...
 
-    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
+    async def reject(self, deliveries: Iterable[types.Delivery], *, requeue: bool) -> None:
         """Give them back (counted as a delivery by the broker), or dead-letter them with requeue=False."""
         ...
 
@@ -96,24 +88,24 @@ class Bus(Protocol):
         """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
         ...
 
-    async def declare(self, topology: TopologySpec) -> None:
+    async def declare(self, topology: types.TopologySpec) -> None:
         """Declare these, and again after each reconnect. Raises TopologyMismatch if something else
         exists under such a name."""
         ...
 
-    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+    async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         """Declare and bind a queue; now, and not again after a reconnect, for bindings to exchanges of
         others. Return the bindings whose exchange is missing. Not for exclusive queues. Raises
         TopologyMismatch."""
         ...
 
-    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+    async def unbind(self, queue: str, bindings: Sequence[types.BindingSpec]) -> None:
         """Remove these bindings where they exist."""
         ...
 
     async def publish(
-        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
-    ) -> list[PublishResult]:
+        self, messages: Sequence[types.OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[types.PublishResult]:
         """Publish all, wait once for all confirms, return the result of each, in order.
 
         No failure of the broker raises: without a confirm within `timeout` seconds the result is UNKNOWN.
@@ -124,7 +116,7 @@ class Bus(Protocol):
         """Consume `queue`, with at most `prefetch` unacknowledged."""
         ...
 
-    async def backlog(self, queue: str) -> QueueStats:
+    async def backlog(self, queue: str) -> types.QueueStats:
         """Count the messages in `queue` that no consumer has. Raises BusUnreachable."""
         ...
 

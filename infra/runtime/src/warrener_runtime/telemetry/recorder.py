@@ -24,26 +24,9 @@ from opentelemetry.util import types
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.secrets import shown
-from warrener_runtime.telemetry import names
+from warrener_runtime.telemetry import names, spans
 from warrener_runtime.telemetry.otlp import service_version
 from warrener_runtime.telemetry.sdk_spans import SPAN_KINDS, SdkSpans, SpanOrigin
-from warrener_runtime.telemetry.spans import (
-    NO_CONTEXT,
-    RANDOM,
-    SAMPLED,
-    Attribute,
-    Attributes,
-    LinkTo,
-    Span,
-    SpanFailure,
-    SpanRef,
-    SpanShape,
-    SpanStart,
-    TraceContext,
-    from_span_context,
-    normalized_tracestate,
-    to_span_context,
-)
 
 log = get_logger("telemetry")
 
@@ -52,9 +35,9 @@ class FinishedSpan(NamedTuple):
     """A light span that has ended, with the attributes that its shape does not have; `error` is set if it
     failed."""
 
-    begun: SpanStart
+    begun: spans.SpanStart
     end_ns: int
-    attributes: Attributes
+    attributes: spans.Attributes
     error: str | None
 
 
@@ -62,7 +45,7 @@ EndedSpan = FinishedSpan | ReadableSpan
 """A span that has ended: ours, or the SDK's."""
 
 
-class LiveSpan(Span):
+class LiveSpan(spans.Span):
     """Warrener's own span. Inside it OpenTelemetry's current span is a `HandlerSpan`."""
 
     __slots__ = ("_attributes", "_end_ns", "_error", "_over", "_put", "_sdk_span", "_sdk_spans", "begun")
@@ -73,32 +56,32 @@ class LiveSpan(Span):
         self,
         sdk_spans: SdkSpans,
         put: Callable[[EndedSpan], None],
-        begun: SpanStart,
-        attributes: Attributes | None,
+        begun: spans.SpanStart,
+        attributes: spans.Attributes | None,
         sdk_span: trace.Span | None = None,
     ) -> None:
         super().__init__(begun.context())
         if not sdk_spans.propagates:
-            self.context = NO_CONTEXT
+            self.context = spans.NO_CONTEXT
         self.begun = begun
         self._sdk_spans, self._put = sdk_spans, put
-        self._attributes: dict[str, Attribute] = {**attributes} if attributes else {}
+        self._attributes: dict[str, spans.Attribute] = {**attributes} if attributes else {}
         self._error: str | None = None
         self._end_ns: int | None = None
         self._over = False
         self._sdk_span = sdk_span
 
-    def set(self, name: str, value: Attribute) -> None:
+    def set(self, name: str, value: spans.Attribute) -> None:
         self._attributes[name] = value
         if self._sdk_span is not None:
             self._sdk_span.set_attribute(name, value)
 
-    def fail(self, error: BaseException | SpanFailure) -> None:
-        if isinstance(error, SpanFailure):
+    def fail(self, error: BaseException | spans.SpanFailure) -> None:
+        if isinstance(error, spans.SpanFailure):
             failure = error
         else:
             stack = "".join(traceback.format_exception(error))
-            failure = SpanFailure(type(error).__qualname__, str(error), raised=True, stacktrace=stack)
+            failure = spans.SpanFailure(type(error).__qualname__, str(error), raised=True, stacktrace=stack)
         self.set(names.ERROR_TYPE, failure.type)
         self._error = shown(failure.message)
         if failure.raised:
@@ -107,10 +90,10 @@ class LiveSpan(Span):
                 described[names.EXCEPTION_STACKTRACE] = shown(failure.stacktrace)
             self.writable().add_event(names.EXCEPTION, described, self._sdk_spans.now_ns())
 
-    def link(self, link: LinkTo) -> None:
+    def link(self, link: spans.LinkTo) -> None:
         ref = link.context.read()
         if ref is not None:
-            context = to_span_context(ref, link.context.tracestate, is_remote=True)
+            context = spans.to_span_context(ref, link.context.tracestate, is_remote=True)
             self.writable().add_link(context, {names.LINK: link.what})
 
     def end_at(self, end_ns: int) -> None:
@@ -184,7 +167,7 @@ class HandlerSpan(trace.Span, ReadableSpan):
 
     def get_span_context(self) -> SpanContext:
         begun = self._live.begun
-        return to_span_context(begun.ref, begun.tracestate, is_remote=False)
+        return spans.to_span_context(begun.ref, begun.tracestate, is_remote=False)
 
     def is_recording(self) -> bool:
         return not self._live.is_over
@@ -243,13 +226,17 @@ def to_readable_span(span: EndedSpan, origin: SpanOrigin) -> ReadableSpan:
 
 
 def _readable(
-    begun: SpanStart, end_ns: int | None, attributes: Attributes, error: str | None, origin: SpanOrigin
+    begun: spans.SpanStart,
+    end_ns: int | None,
+    attributes: spans.Attributes,
+    error: str | None,
+    origin: SpanOrigin,
 ) -> ReadableSpan:
     parent = begun.ref._replace(span_id=begun.parent_id)
     return ReadableSpan(
         begun.shape.name,
-        context=to_span_context(begun.ref, begun.tracestate, is_remote=False),
-        parent=to_span_context(parent, begun.tracestate, is_remote=True) if begun.parent_id else None,
+        context=spans.to_span_context(begun.ref, begun.tracestate, is_remote=False),
+        parent=spans.to_span_context(parent, begun.tracestate, is_remote=True) if begun.parent_id else None,
         resource=origin.resource,
         attributes={**begun.shape.attributes, **attributes},
         kind=SPAN_KINDS[begun.shape.kind],
@@ -281,12 +268,12 @@ class SpanRecorder:
 
     def record(
         self,
-        shape: SpanShape,
+        shape: spans.SpanShape,
         start_ns: int,
         end_ns: int,
-        parent: TraceContext | None,
-        attributes: Attributes,
-    ) -> SpanStart | None:
+        parent: spans.TraceContext | None,
+        attributes: spans.Attributes,
+    ) -> spans.SpanStart | None:
         """Record a span that is over, with attributes that nobody may change afterwards; return its start,
         or None if only `span` can make it."""
         self.sdk_spans.look_for_user_provider(end_ns)
@@ -298,14 +285,14 @@ class SpanRecorder:
 
     def span(
         self,
-        shape: SpanShape,
+        shape: spans.SpanShape,
         *,
-        parent: TraceContext | None,
-        links: Sequence[LinkTo],
-        attributes: Attributes | None,
+        parent: spans.TraceContext | None,
+        links: Sequence[spans.LinkTo],
+        attributes: spans.Attributes | None,
         start_ns: int | None,
         span_id: str | None = None,
-    ) -> Span:
+    ) -> spans.Span:
         """Begin a span; with this identifier if one is given, unless a provider of the user makes it."""
         sdk_spans = self.sdk_spans
         begun_ns = sdk_spans.now_ns() if start_ns is None else start_ns
@@ -316,10 +303,10 @@ class SpanRecorder:
         if not sdk_spans.needed and not links:
             return LiveSpan(sdk_spans, self._put, begun, attributes)
         span = sdk_spans.start(begun, attributes, parent=parent.read() if parent else None, links=links)
-        context = from_span_context(span.get_span_context())
+        context = spans.from_span_context(span.get_span_context())
         ref = context.read()
         if ref is None or not span.is_recording():
-            return Span(context, is_remote=False)
+            return spans.Span(context, is_remote=False)
         begun = begun._replace(ref=ref, tracestate=context.tracestate)
         return LiveSpan(sdk_spans, self._put, begun, attributes, span)
 
@@ -333,15 +320,21 @@ class SpanRecorder:
         return f"{self._random.getrandbits(bits) or 1:0{bits // 4}x}"
 
     def _begin(
-        self, shape: SpanShape, parent: TraceContext | None, start_ns: int, span_id: str | None
-    ) -> SpanStart:
+        self, shape: spans.SpanShape, parent: spans.TraceContext | None, start_ns: int, span_id: str | None
+    ) -> spans.SpanStart:
         span_id = span_id or self._draw(64)
         parent_ref = parent.read() if parent else None
         if parent is None or parent_ref is None:
-            return SpanStart(SpanRef(self._draw(128), span_id, SAMPLED | RANDOM), "", None, shape, start_ns)
-        ref = SpanRef(parent_ref.trace_id, span_id, SAMPLED | parent_ref.flags & RANDOM)
-        tracestate = normalized_tracestate(parent.tracestate) if parent.tracestate else None
-        return SpanStart(ref, parent_ref.span_id, tracestate, shape, start_ns)
+            return spans.SpanStart(
+                spans.SpanRef(self._draw(128), span_id, spans.SAMPLED | spans.RANDOM),
+                "",
+                None,
+                shape,
+                start_ns,
+            )
+        ref = spans.SpanRef(parent_ref.trace_id, span_id, spans.SAMPLED | parent_ref.flags & spans.RANDOM)
+        tracestate = spans.normalized_tracestate(parent.tracestate) if parent.tracestate else None
+        return spans.SpanStart(ref, parent_ref.span_id, tracestate, shape, start_ns)
 
 
 def origin_of(resource: Mapping[str, str]) -> SpanOrigin:

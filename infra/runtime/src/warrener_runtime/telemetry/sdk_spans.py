@@ -19,18 +19,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, NonRecordingSpan, SpanKind
 
 from warrener_runtime.clock import Clock
-from warrener_runtime.telemetry import names
-from warrener_runtime.telemetry.spans import (
-    Attributes,
-    Kind,
-    LinkTo,
-    SpanRef,
-    SpanStart,
-    propagates,
-    to_span_context,
-)
+from warrener_runtime.telemetry import names, spans
 
-SPAN_KINDS: Mapping[Kind, SpanKind] = {kind: SpanKind[kind.upper()] for kind in get_args(Kind)}
+SPAN_KINDS: Mapping[spans.Kind, SpanKind] = {kind: SpanKind[kind.upper()] for kind in get_args(spans.Kind)}
 _ROOT = Context()  # explicit: a span never takes its parent from the context around it
 _MAX_OWN_ATTRIBUTES = 16  # no span of ours has more
 _USER_PROVIDER_CHECK_INTERVAL = 1_000_000_000  # nanoseconds
@@ -55,7 +46,7 @@ class SdkSpans:
     def __init__(self, origin: SpanOrigin, clock: Clock | None = None) -> None:
         self._clock = clock
         self.origin = origin
-        self.propagates = propagates()
+        self.propagates = spans.propagates()
         self._ids = _PresetIdGenerator()
         self._next_check_ns = 0
         provider = self.make_own_tracer()
@@ -92,11 +83,11 @@ class SdkSpans:
 
     def start(
         self,
-        begun: SpanStart,
-        attributes: Attributes | None,
+        begun: spans.SpanStart,
+        attributes: spans.Attributes | None,
         *,
-        parent: SpanRef | None,
-        links: Sequence[LinkTo] = (),
+        parent: spans.SpanRef | None,
+        links: Sequence[spans.LinkTo] = (),
         tracer: trace.Tracer | None = None,
     ) -> trace.Span:
         """Start a span. It has the identifiers of `begun` unless a provider of the user makes it; with
@@ -104,7 +95,7 @@ class SdkSpans:
         ref, _, tracestate, shape, start_ns = begun
         context = _ROOT
         if parent is not None:
-            remote = to_span_context(parent, tracestate, is_remote=True)
+            remote = spans.to_span_context(parent, tracestate, is_remote=True)
             context = trace.set_span_in_context(NonRecordingSpan(remote), _ROOT)
         self._ids.preset(ref)
         span = (tracer or self._tracer).start_span(
@@ -113,7 +104,10 @@ class SdkSpans:
             kind=SPAN_KINDS[shape.kind],
             attributes={**shape.attributes, **(attributes or {})},
             links=[
-                Link(to_span_context(found, link.context.tracestate, is_remote=True), {names.LINK: link.what})
+                Link(
+                    spans.to_span_context(found, link.context.tracestate, is_remote=True),
+                    {names.LINK: link.what},
+                )
                 for link in links
                 if (found := link.context.read())
             ],
@@ -130,16 +124,16 @@ class _PresetIdGenerator(RandomIdGenerator):
     def __init__(self) -> None:
         self._thread = threading.local()  # handlers add to their span in threads too
 
-    def preset(self, ref: SpanRef | None) -> None:
+    def preset(self, ref: spans.SpanRef | None) -> None:
         """Give these, or none, to the next span of this thread."""
         self._thread.ref = ref
 
     def generate_trace_id(self) -> int:
-        preset: SpanRef | None = getattr(self._thread, "ref", None)
+        preset: spans.SpanRef | None = getattr(self._thread, "ref", None)
         return int(preset.trace_id, 16) if preset else super().generate_trace_id()
 
     def generate_span_id(self) -> int:
-        preset: SpanRef | None = getattr(self._thread, "ref", None)
+        preset: spans.SpanRef | None = getattr(self._thread, "ref", None)
         self._thread.ref = None
         return int(preset.span_id, 16) if preset else super().generate_span_id()
 

@@ -11,20 +11,7 @@ from typing import cast
 
 import aiormq
 import pytest
-from tests.conformance.bus_rigs import (
-    BURIED,
-    EXCHANGES,
-    JOBS,
-    WITHIN,
-    WORK,
-    dead_lettering_to,
-    make_message,
-    make_messages,
-    names,
-    publish_once_routable,
-    receive,
-    receive_all,
-)
+from tests.conformance import bus_rigs
 from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.cluster import RabbitMQCluster
 from tests.servers.kinds import RabbitMQServer
@@ -41,13 +28,13 @@ from warrener_runtime.clock import SystemClock
 from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.publishing import publish_all
 
-EVERYTHING = Topology(EXCHANGES, (JOBS, BURIED))
+EVERYTHING = Topology(bus_rigs.EXCHANGES, (bus_rigs.JOBS, bus_rigs.BURIED))
 
 
 async def connected(url: str, closing: AsyncExitStack) -> Bus:
     bus = open_bus(url, name="trapped")
     closing.push_async_callback(bus.close)
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(bus_rigs.WITHIN):
         await bus.start()
         await bus.declare(EVERYTHING)
     return bus
@@ -87,26 +74,29 @@ class TestPublishTimeout:
         subscription = await bus.subscribe("jobs", prefetch=10)
         own_rabbitmq.pause()
         try:
-            async with asyncio.timeout(WITHIN):
-                assert await bus.publish(make_messages("ab"), timeout=0.5) == [PublishResult.UNKNOWN] * 2
+            async with asyncio.timeout(bus_rigs.WITHIN):
+                assert (
+                    await bus.publish(bus_rigs.make_messages("ab"), timeout=0.5)
+                    == [PublishResult.UNKNOWN] * 2
+                )
         finally:
             own_rabbitmq.resume()
-        await publish_all(bus, make_messages("cd"), clock=SystemClock())
-        assert set(names(await receive_all(subscription, {"c", "d"}))) <= set("abcd")
+        await publish_all(bus, bus_rigs.make_messages("cd"), clock=SystemClock())
+        assert set(bus_rigs.names(await bus_rigs.receive_all(subscription, {"c", "d"}))) <= set("abcd")
 
     async def test_it_ends_where_there_is_no_connection(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
         bus = await connected(through(proxy, vhost_url), closing)
         await proxy.stop()
-        async with asyncio.timeout(WITHIN):
-            assert await bus.publish(make_messages("a"), timeout=0.5) == [PublishResult.UNKNOWN]
+        async with asyncio.timeout(bus_rigs.WITHIN):
+            assert await bus.publish(bus_rigs.make_messages("a"), timeout=0.5) == [PublishResult.UNKNOWN]
             with pytest.raises(BusUnreachable):
                 await bus.ping(timeout=0.5)
         await proxy.start()
-        async with asyncio.timeout(WITHIN):
-            await publish_all(bus, make_messages("b"), clock=SystemClock())
-            await bus.ping(timeout=WITHIN)
+        async with asyncio.timeout(bus_rigs.WITHIN):
+            await publish_all(bus, bus_rigs.make_messages("b"), clock=SystemClock())
+            await bus.ping(timeout=bus_rigs.WITHIN)
 
 
 class TestDeadPeer:
@@ -122,17 +112,19 @@ class TestDeadPeer:
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),)),)))
         listening = Listener(bus, "ear", received.put, SystemClock())
         await listening.start()
-        await bus.publish(make_messages("a"))
-        held = await receive(subscription, 1)
+        await bus.publish(bus_rigs.make_messages("a"))
+        held = await bus_rigs.receive(subscription, 1)
         proxy.blackhole()
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(bus_rigs.WITHIN):
             # A CancelledError would end this test.
-            results = await bus.publish(make_messages("b"), timeout=600)
+            results = await bus.publish(bus_rigs.make_messages("b"), timeout=600)
         assert results == [PublishResult.UNKNOWN]
         await subscription.ack(held)  # into the void, and no harm
-        await publish_all(bus, [make_message("c"), make_message("d", "ear")], clock=SystemClock())
-        assert {"a", "c"} <= set(names(await receive_all(subscription, {"a", "c"})))
-        async with asyncio.timeout(WITHIN):
+        await publish_all(
+            bus, [bus_rigs.make_message("c"), bus_rigs.make_message("d", "ear")], clock=SystemClock()
+        )
+        assert {"a", "c"} <= set(bus_rigs.names(await bus_rigs.receive_all(subscription, {"a", "c"})))
+        async with asyncio.timeout(bus_rigs.WITHIN):
             assert (await received.get()).body == b"d"
         assert subscription.live
         assert listening.epoch is not None
@@ -145,22 +137,22 @@ class TestDeadPeer:
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()
         subscription.resubscribe()
-        await publish_all(bus, make_messages("a"), clock=SystemClock())
-        assert set(names(await receive_all(subscription, {"a"}))) == {"a"}
+        await publish_all(bus, bus_rigs.make_messages("a"), clock=SystemClock())
+        assert set(bus_rigs.names(await bus_rigs.receive_all(subscription, {"a"}))) == {"a"}
         assert subscription.live
 
     async def test_who_is_really_cancelled_is_cancelled(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
         bus = await connected(through(proxy, vhost_url, heartbeat=10), closing)
-        await bus.publish(make_messages("a"))
+        await bus.publish(bus_rigs.make_messages("a"))
         proxy.blackhole()
-        publishing = asyncio.create_task(bus.publish(make_messages("b"), timeout=600))
+        publishing = asyncio.create_task(bus.publish(bus_rigs.make_messages("b"), timeout=600))
         pinging = asyncio.create_task(bus.ping(timeout=600))
         await asyncio.wait({publishing, pinging}, timeout=0.2)
         publishing.cancel()
         pinging.cancel()
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(bus_rigs.WITHIN):
             await asyncio.wait({publishing, pinging})
         assert publishing.cancelled()
         assert pinging.cancelled()
@@ -170,18 +162,18 @@ class TestChannelLoss:
     """One protocol error closes a channel; in the clients as they are, all that runs on it dies with it."""
 
     async def test_it_cancels_no_executor_and_harms_no_neighbour(self, bus: Bus) -> None:
-        await bus.declare(Topology((), (Queue("other", (Binding("ask", "other"),), WORK),)))
+        await bus.declare(Topology((), (Queue("other", (Binding("ask", "other"),), bus_rigs.WORK),)))
         subscription = cast("RabbitSubscription", await bus.subscribe("jobs", prefetch=10))
         neighbour = await bus.subscribe("other", prefetch=10)
-        await bus.publish([make_message("job"), make_message("calm", "other")])
-        [job] = await receive(subscription, 1)
-        [calm] = await receive(neighbour, 1)
+        await bus.publish([bus_rigs.make_message("job"), bus_rigs.make_message("calm", "other")])
+        [job] = await bus_rigs.receive(subscription, 1)
+        [calm] = await bus_rigs.receive(neighbour, 1)
         may_end = asyncio.Event()
         executor = asyncio.create_task(may_end.wait())
         channel = subscription._session.channel
         assert channel is not None
         await channel.ack(AckPlan(None, [4711]))  # PRECONDITION_FAILED - unknown delivery tag
-        [again] = await receive(subscription, 1)
+        [again] = await bus_rigs.receive(subscription, 1)
         assert (again.body, again.redelivered, again.epoch) == (b"job", True, job.epoch + 1)
         assert not executor.done()
         may_end.set()
@@ -189,18 +181,18 @@ class TestChannelLoss:
         await subscription.ack([job])  # what the executor got; passed over
         await subscription.ack([again])
         await neighbour.ack([calm])
-        await bus.publish([make_message("more", "other")])
-        [more] = await receive(neighbour, 1)
+        await bus.publish([bus_rigs.make_message("more", "other")])
+        [more] = await bus_rigs.receive(neighbour, 1)
         assert more.epoch == calm.epoch
 
     async def test_publishing_to_a_deleted_exchange_concerns_its_messages_alone(
         self, bus: Bus, vhost_url: str
     ) -> None:
-        await bus.publish([make_message("known", "x", "deleted")])
+        await bus.publish([bus_rigs.make_message("known", "x", "deleted")])
         async with aiormq.connect(vhost_url) as connection:
             await (await connection.channel()).exchange_delete("deleted")
-        results = await bus.publish([make_message("gone", "x", "deleted")])
-        await publish_all(bus, make_messages("a"), clock=SystemClock())
+        results = await bus.publish([bus_rigs.make_message("gone", "x", "deleted")])
+        await publish_all(bus, bus_rigs.make_messages("a"), clock=SystemClock())
         assert results == [PublishResult.UNROUTABLE]
 
     async def test_a_write_that_is_not_permitted_is_refused_and_concerns_its_messages_alone(
@@ -212,10 +204,12 @@ class TestChannelLoss:
             f'<<"^(?!told$).*">>, <<".*">>, <<"test">>)'
         )
         broker.close_connections()  # a channel remembers what it may
-        async with asyncio.timeout(WITHIN):
-            while await bus.publish([make_message("forbidden", "x", "told")]) != [PublishResult.REFUSED]:
+        async with asyncio.timeout(bus_rigs.WITHIN):
+            while await bus.publish([bus_rigs.make_message("forbidden", "x", "told")]) != [
+                PublishResult.REFUSED
+            ]:
                 await bus.ping()
-        await publish_all(bus, make_messages("a"), clock=SystemClock())
+        await publish_all(bus, bus_rigs.make_messages("a"), clock=SystemClock())
 
 
 class TestLostConsumers:
@@ -240,14 +234,14 @@ class TestLostConsumers:
     ) -> None:
         bus = await connected(vhost_url, closing)
         subscription = await bus.subscribe("jobs", prefetch=1)
-        await bus.publish(make_messages("ab"))
-        [slow] = await receive(subscription, 1)
-        [again] = await receive(subscription, 1)  # the broker lost its patience
+        await bus.publish(bus_rigs.make_messages("ab"))
+        [slow] = await bus_rigs.receive(subscription, 1)
+        [again] = await bus_rigs.receive(subscription, 1)  # the broker lost its patience
         assert (again.body, again.redelivered) == (b"a", True)
         await subscription.ack([slow])
         await subscription.ack([again])
         # If that took a second, it comes once more.
-        assert set(names(await receive_all(subscription, {"b"}))) <= {"a", "b"}
+        assert set(bus_rigs.names(await bus_rigs.receive_all(subscription, {"b"}))) <= {"a", "b"}
 
 
 class TestMemoryAlarm:
@@ -256,26 +250,26 @@ class TestMemoryAlarm:
     async def test_publishing_is_uncertain_and_consuming_goes_on(
         self, bus: Bus, broker: RabbitMQServer
     ) -> None:
-        await bus.publish(make_messages("abc"))
+        await bus.publish(bus_rigs.make_messages("abc"))
         subscription = await bus.subscribe("jobs", prefetch=1)
         broker.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.0)")
         try:
-            async with asyncio.timeout(WITHIN):  # the alarm takes a moment to reach the connection
-                while await bus.publish(make_messages("d"), timeout=1) != [PublishResult.UNKNOWN]:
+            async with asyncio.timeout(bus_rigs.WITHIN):  # the alarm takes a moment to reach the connection
+                while await bus.publish(bus_rigs.make_messages("d"), timeout=1) != [PublishResult.UNKNOWN]:
                     pass
                 while await _answers(bus):
                     pass
             for name in "abc":
-                [delivery] = await receive(subscription, 1)
+                [delivery] = await bus_rigs.receive(subscription, 1)
                 assert delivery.body == name.encode()
                 await subscription.ack([delivery])  # one at a time: the next comes because this one arrived
             assert not await _answers(bus)
         finally:
             broker.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
-        async with asyncio.timeout(WITHIN):
-            await publish_all(bus, make_messages("e"), clock=SystemClock())
-            await bus.ping(timeout=WITHIN)
-        assert set(names(await receive_all(subscription, {"e"}))) <= {"d", "e"}
+        async with asyncio.timeout(bus_rigs.WITHIN):
+            await publish_all(bus, bus_rigs.make_messages("e"), clock=SystemClock())
+            await bus.ping(timeout=bus_rigs.WITHIN)
+        assert set(bus_rigs.names(await bus_rigs.receive_all(subscription, {"e"}))) <= {"d", "e"}
 
 
 async def _answers(bus: Bus) -> bool:
@@ -292,7 +286,7 @@ class TestConnecting:
     async def test_a_wrong_password_and_a_missing_virtual_host_fail_at_once(self, vhost_url: str) -> None:
         urls = {"guest": vhost_url.replace("guest:guest", "guest:wrong"), "missing": f"{vhost_url}-missing"}
         for reason, url in urls.items():
-            async with asyncio.timeout(WITHIN):
+            async with asyncio.timeout(bus_rigs.WITHIN):
                 with pytest.raises(BusCredentialsRefused, match=reason):
                     await open_bus(url, name="stranger").start()
 
@@ -306,7 +300,7 @@ class TestConnecting:
         await asyncio.wait({starting}, timeout=0.5)
         assert not starting.done()
         await proxy.start()
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(bus_rigs.WITHIN):
             await starting
             await bus.ping()
 
@@ -322,8 +316,8 @@ class TestSeveralHosts:
         ports = silent.getsockname()[1], free_block((0,)), broker.port
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         bus = await connected(f"amqp://guest:guest@{hosts}/{vhost_url.rpartition('/')[2]}", closing)
-        await publish_all(bus, make_messages("a"), clock=SystemClock())
-        assert names(await receive(await bus.subscribe("jobs", prefetch=10), 1)) == ["a"]
+        await publish_all(bus, bus_rigs.make_messages("a"), clock=SystemClock())
+        assert bus_rigs.names(await bus_rigs.receive(await bus.subscribe("jobs", prefetch=10), 1)) == ["a"]
 
 
 class TestKilledBroker:
@@ -332,17 +326,17 @@ class TestKilledBroker:
     async def test_what_is_in_a_delay_queue_survives_kill_9(
         self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack
     ) -> None:
-        arguments = {**dead_lettering_to("return"), "x-message-ttl": 1000}
+        arguments = {**bus_rigs.dead_lettering_to("return"), "x-message-ttl": 1000}
         bus = await connected(own_rabbitmq.url, closing)
         await bus.declare(Topology((), (Queue("delay", (Binding("wait", "short.#"),), arguments),)))
         subscription = await bus.subscribe("jobs", prefetch=50)
-        delayed = [make_message(str(n), "short.job.x", "wait") for n in range(1000)]
+        delayed = [bus_rigs.make_message(str(n), "short.job.x", "wait") for n in range(1000)]
         await publish_all(bus, delayed, clock=SystemClock())
-        some = await receive_all(subscription, {"0"})  # they begin to fall
+        some = await bus_rigs.receive_all(subscription, {"0"})  # they begin to fall
         await asyncio.to_thread(own_rabbitmq.kill)
         await asyncio.to_thread(own_rabbitmq.start)
-        wanted = {str(n) for n in range(1000)} - set(names(some))
-        await receive_all(subscription, wanted)
+        wanted = {str(n) for n in range(1000)} - set(bus_rigs.names(some))
+        await bus_rigs.receive_all(subscription, wanted)
         assert subscription.live
 
 
@@ -359,16 +353,16 @@ async def test_17_work_goes_on_after_reconnects_and_renewals_while_a_node_is_fro
     closing.push_async_callback(proxy.stop)
     bus = await connected(f"amqp://guest:guest@127.0.0.1:{proxy.port}/", closing)
     subscription = await bus.subscribe("jobs", prefetch=10)
-    await publish_all(bus, make_messages("a"), clock=SystemClock())
-    await receive_all(subscription, {"a"})
+    await publish_all(bus, bus_rigs.make_messages("a"), clock=SystemClock())
+    await bus_rigs.receive_all(subscription, {"a"})
     await asyncio.to_thread(rabbitmq_cluster.nodes[2].pause)
     try:
         await proxy.reset()
-        await publish_all(bus, make_messages("b"), clock=SystemClock())
-        await receive_all(subscription, {"b"})
+        await publish_all(bus, bus_rigs.make_messages("b"), clock=SystemClock())
+        await bus_rigs.receive_all(subscription, {"b"})
         subscription.resubscribe()
-        await publish_all(bus, make_messages("c"), clock=SystemClock())
-        await receive_all(subscription, {"c"})
+        await publish_all(bus, bus_rigs.make_messages("c"), clock=SystemClock())
+        await bus_rigs.receive_all(subscription, {"c"})
         unnoticed = await asyncio.to_thread(
             healthy.evaluate, f"lists:member('{rabbitmq_cluster.nodes[2].name}', nodes())"
         )
@@ -417,8 +411,8 @@ async def test_an_exclusive_queue_is_one_though_two_declare_it_after_a_reconnect
 
 async def test_17_a_lost_binding_of_an_idle_queue_comes_back(bus: Bus) -> None:
     subscription = await bus.subscribe("jobs", prefetch=10)
-    await bus.unbind("jobs", JOBS.bindings)
+    await bus.unbind("jobs", bus_rigs.JOBS.bindings)
     subscription.resubscribe()  # as an idle consumer does
-    async with asyncio.timeout(WITHIN):
-        await publish_once_routable(bus, make_message("a"))
-    assert names(await receive(subscription, 1)) == ["a"]
+    async with asyncio.timeout(bus_rigs.WITHIN):
+        await bus_rigs.publish_once_routable(bus, bus_rigs.make_message("a"))
+    assert bus_rigs.names(await bus_rigs.receive(subscription, 1)) == ["a"]

@@ -3,20 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from warrener_store.dead_letters import rows
 from warrener_store.dead_letters.columns import DEAD_LETTER
-from warrener_store.dead_letters.rows import (
-    MAX_COMPARED_CAUSES,
-    MAX_COUNTED_DEATHS,
-    UNRESOLVED,
-    DeadLetterFilter,
-)
 from warrener_store.mapping import POSTGRES_CODEC, ColumnCodec, encode_text
 from warrener_store.statements import Parameters
 
 Statement = tuple[str, tuple[Any, ...]]
 
 
-def dead_letters_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
+def dead_letters_query(which: rows.DeadLetterFilter, codec: ColumnCodec) -> Statement:
     """Dead letters, by when their jobs died."""
     parameters = Parameters()
     way = "" if which.oldest_first else " DESC"
@@ -28,7 +23,7 @@ def dead_letters_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement
     return text, tuple(parameters.values)
 
 
-def counts_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
+def counts_query(which: rows.DeadLetterFilter, codec: ColumnCodec) -> Statement:
     """(state, number)."""
     parameters = Parameters()
     text = (
@@ -38,7 +33,7 @@ def counts_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
     return text, tuple(parameters.values)
 
 
-def groups_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
+def groups_query(which: rows.DeadLetterFilter, codec: ColumnCodec) -> Statement:
     """(fingerprint, job type, number, first and last death, the id of the last job that died)."""
     parameters = Parameters()
     conditions = _conditions(which, codec, parameters.bind)
@@ -54,7 +49,7 @@ def groups_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
     return text, tuple(parameters.values)
 
 
-_STATES = ", ".join(f"'{state.value}'" for state in UNRESOLVED)
+_STATES = ", ".join(f"'{state.value}'" for state in rows.UNRESOLVED)
 _UNRESOLVED = f"dead_letter.state IN ({_STATES})"
 _OF_CAUSE = (
     f"FROM warrener_dead_letters AS dead_letter WHERE {_UNRESOLVED} "
@@ -76,7 +71,7 @@ def causes_query(limit: int, fingerprint: str | None, job_type: str | None) -> S
     text = (
         f"SELECT cause.fingerprint, (SELECT dead_letter.died_at {_OF_CAUSE} "  # noqa: S608 - values are parameters
         "ORDER BY dead_letter.died_at, dead_letter.job_id LIMIT 1), cause.job_id, "
-        f"(SELECT count(*) FROM (SELECT 1 {_OF_CAUSE} LIMIT {MAX_COUNTED_DEATHS}) AS counted) FROM ("
+        f"(SELECT count(*) FROM (SELECT 1 {_OF_CAUSE} LIMIT {rows.MAX_COUNTED_DEATHS}) AS counted) FROM ("
         "SELECT newest.fingerprint, newest.died_at, newest.job_id FROM ("
         f"SELECT cause.fingerprint, (SELECT dead_letter.job_id {_OF_CAUSE} "
         "ORDER BY dead_letter.died_at DESC, dead_letter.job_id DESC LIMIT 1) AS job_id "
@@ -94,7 +89,7 @@ _ALL_CAUSES = (
     "UNION ALL SELECT (SELECT min(dead_letter.fingerprint) FROM warrener_dead_letters AS dead_letter "
     f"WHERE {_UNRESOLVED} AND dead_letter.fingerprint > step.fingerprint) "
     "FROM step WHERE step.fingerprint IS NOT NULL"
-    f") SELECT step.fingerprint FROM step WHERE step.fingerprint IS NOT NULL LIMIT {MAX_COMPARED_CAUSES}"
+    f") SELECT step.fingerprint FROM step WHERE step.fingerprint IS NOT NULL LIMIT {rows.MAX_COMPARED_CAUSES}"
 )
 """One step in the index for each cause."""
 
@@ -111,7 +106,7 @@ def deaths_query(fingerprints: Sequence[str], since: Any, codec: ColumnCodec) ->
             f"SELECT {name}, {hour}, count(*) FROM ("  # noqa: S608 - values are parameters
             f"SELECT dead_letter.died_at FROM warrener_dead_letters AS dead_letter WHERE {_UNRESOLVED} "
             f"AND dead_letter.fingerprint = {name} AND dead_letter.died_at >= {moment} "
-            f"ORDER BY dead_letter.died_at DESC LIMIT {MAX_COUNTED_DEATHS}) AS newest GROUP BY 2"
+            f"ORDER BY dead_letter.died_at DESC LIMIT {rows.MAX_COUNTED_DEATHS}) AS newest GROUP BY 2"
         )
     return " UNION ALL ".join(parts), tuple(parameters.values)
 
@@ -119,7 +114,7 @@ def deaths_query(fingerprints: Sequence[str], since: Any, codec: ColumnCodec) ->
 _CAUSE = "(PARTITION BY dead_letter.fingerprint, dead_letter.job_type)"
 
 
-def _conditions(which: DeadLetterFilter, codec: ColumnCodec, bind: Callable[[Any], str]) -> str:
+def _conditions(which: rows.DeadLetterFilter, codec: ColumnCodec, bind: Callable[[Any], str]) -> str:
     """The conditions. States are literals, so that the planner finds the partial index on some of them."""
     conditions: list[str] = []
     if which.states:

@@ -12,6 +12,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.batches import compact_columns
 from warrener_store.databases.session import SqlSession
 from warrener_store.databases.transaction import TransactionalSession
+from warrener_store.dead_letters import queries
 from warrener_store.dead_letters.columns import (
     DEAD_LETTERS,
     PROGRESS,
@@ -19,13 +20,6 @@ from warrener_store.dead_letters.columns import (
     redrive_from_row,
     redrive_to_row,
     transitions_to_rows,
-)
-from warrener_store.dead_letters.queries import (
-    causes_query,
-    counts_query,
-    dead_letters_query,
-    deaths_query,
-    groups_query,
 )
 from warrener_store.dead_letters.rows import (
     DeadLetter,
@@ -57,18 +51,18 @@ class DeadLetterStore(SqlSession):
 
     async def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
         """Dead letters, by default the last that died first."""
-        found = await self._query_text(*dead_letters_query(which, self.codec))
+        found = await self._query_text(*queries.dead_letters_query(which, self.codec))
         return [DEAD_LETTERS.from_row(values, self.codec) for values in found]
 
     async def count_dead_letters(self, which: DeadLetterFilter) -> dict[DeadLetterState, int]:
         """The number of dead letters in each state; `limit` is ignored."""
-        found = await self._query_text(*counts_query(which, self.codec))
+        found = await self._query_text(*queries.counts_query(which, self.codec))
         return {DeadLetterState(state): dead_letters for state, dead_letters in found}
 
     async def group_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetterGroup]:
         """Dead letters by cause and job type, the cause of the last death first."""
         codec = self.codec
-        found = await self._query_text(*groups_query(which, codec))
+        found = await self._query_text(*queries.groups_query(which, codec))
         ids = tuple(codec.decode_id(row[5]) for row in found)
         examples = await self._examples(ids)
         return [
@@ -98,14 +92,14 @@ class DeadLetterStore(SqlSession):
         MAX_COMPARED_CAUSES are compared, and MAX_COUNTED_DEATHS of each are counted.
         """
         codec = self.codec
-        found = await self._query_text(*causes_query(limit, fingerprint, job_type))
+        found = await self._query_text(*queries.causes_query(limit, fingerprint, job_type))
         if not found:
             return []
         ids = tuple(codec.decode_id(row[2]) for row in found)
         examples = await self._examples(ids)
         deaths: dict[str, dict[datetime, int]] = defaultdict(dict)
         for name, hour, count in await self._query_text(
-            *deaths_query([row[0] for row in found], since, codec)
+            *queries.deaths_query([row[0] for row in found], since, codec)
         ):
             deaths[name][codec.decode_moment(hour)] = count
         return [

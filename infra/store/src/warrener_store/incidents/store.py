@@ -14,15 +14,7 @@ from typing import Any
 from warrener_store.databases.session import SqlSession
 from warrener_store.databases.transaction import TransactionalSession, WriteTransaction
 from warrener_store.encoding import encode, escape
-from warrener_store.incidents.columns import (
-    INCIDENT_CHANGES,
-    INCIDENT_OCCURRENCES,
-    INCIDENT_PROGRESS,
-    INCIDENTS,
-    NEW_ENTRIES,
-    POLICY_VERSIONS,
-    RAISED,
-)
+from warrener_store.incidents import columns
 from warrener_store.incidents.rows import (
     OPEN_INCIDENTS,
     IncidentChange,
@@ -69,7 +61,9 @@ class Escalations(SqlSession):
 
     async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentOccurrence]:
         """Occurrences of an incident with `steps_done < below`, the first raised first."""
-        return await self._rows(INCIDENT_OCCURRENCES, "pending_entries", escape(fingerprint), below, limit)
+        return await self._rows(
+            columns.INCIDENT_OCCURRENCES, "pending_entries", escape(fingerprint), below, limit
+        )
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         """Set `steps_done` of these occurrences; one with a greater value keeps it."""
@@ -78,21 +72,21 @@ class Escalations(SqlSession):
     async def put_policies(self, versions: Sequence[PolicyVersionRow]) -> None:
         """Store these versions; one that is stored has been seen at both times, too."""
         unique = {row.version: row for row in versions}
-        await self._put(POLICY_VERSIONS, "put_policies", unique.values())
+        await self._put(columns.POLICY_VERSIONS, "put_policies", unique.values())
 
     async def policies(self) -> list[PolicyVersionRow]:
         """All stored versions of policies, the first seen first."""
-        return await self._rows(POLICY_VERSIONS, "policies")
+        return await self._rows(columns.POLICY_VERSIONS, "policies")
 
     async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
         """These incidents, the last raised first."""
         if which.fingerprints is not None:
             names = self._names(which.fingerprints)
-            return await self._rows(INCIDENTS, "incidents_by_fingerprint", names, which.closed)
+            return await self._rows(columns.INCIDENTS, "incidents_by_fingerprint", names, which.closed)
         after = which.after or _FIRST
         position = self.codec.encode_moment(after.last_seen_at), escape(after.fingerprint)
         name = "incidents" if which.closed else "open_incidents"
-        return await self._rows(INCIDENTS, name, which.limit, *position)
+        return await self._rows(columns.INCIDENTS, name, which.limit, *position)
 
 
 class PostgresEscalations(Escalations):
@@ -100,23 +94,25 @@ class PostgresEscalations(Escalations):
 
     async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         if raised:
-            await self._change("raise_incidents", *RAISED.to_arrays(raised))
+            await self._change("raise_incidents", *columns.RAISED.to_arrays(raised))
 
     async def claim_incidents(
         self, now: datetime, until: datetime, claim: str, limit: int
     ) -> list[IncidentRow]:
         found = await self._change("claim_incidents", now, until, claim, limit)
-        rows = (INCIDENTS.from_row(values, POSTGRES_CODEC) for values in found)
+        rows = (columns.INCIDENTS.from_row(values, POSTGRES_CODEC) for values in found)
         return sorted(rows, key=lambda row: (row.wake_at or now, row.fingerprint))
 
     async def save_incident(self, row: IncidentRow) -> bool:
-        return bool(await self._change("save_incident", *INCIDENT_PROGRESS.to_row(row, POSTGRES_CODEC)))
+        return bool(
+            await self._change("save_incident", *columns.INCIDENT_PROGRESS.to_row(row, POSTGRES_CODEC))
+        )
 
     async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
         return {
             each.fingerprint
             for each in changes
-            if await self._change("change_incident", *INCIDENT_CHANGES.to_row(each, POSTGRES_CODEC))
+            if await self._change("change_incident", *columns.INCIDENT_CHANGES.to_row(each, POSTGRES_CODEC))
         }
 
 
@@ -131,7 +127,7 @@ class SqliteEscalations(Escalations, TransactionalSession):
         async with self._writing() as transaction:
             known = {int(row[0]) for row in await transaction.query("known_occurrences", names)}
             new = [each for place, each in enumerate(unique) if place not in known]
-            entries = (NEW_ENTRIES.to_row(each, SQLITE_CODEC) for each in new)
+            entries = (columns.NEW_ENTRIES.to_row(each, SQLITE_CODEC) for each in new)
             await transaction.run("insert_incident_entry", entries)
             await transaction.run("open_incident", _incidents_to_rows(new))
 
@@ -142,11 +138,11 @@ class SqliteEscalations(Escalations, TransactionalSession):
         due = await self._claim(
             ("due_incidents", moment(now), limit), "claim_incidents", moment(until), claim
         )
-        rows = (INCIDENTS.from_row(values, SQLITE_CODEC) for values in due)
+        rows = (columns.INCIDENTS.from_row(values, SQLITE_CODEC) for values in due)
         return [replace(row, claimed_until=until, claimed_by=claim) for row in rows]
 
     async def save_incident(self, row: IncidentRow) -> bool:
-        parameters = INCIDENT_PROGRESS.to_row(row, SQLITE_CODEC)
+        parameters = columns.INCIDENT_PROGRESS.to_row(row, SQLITE_CODEC)
         fingerprint, claim = parameters[:2]
         async with self._writing() as transaction:
             await transaction.run("restart_incident_occurrences", [(fingerprint, claim, row.round)])
@@ -156,7 +152,7 @@ class SqliteEscalations(Escalations, TransactionalSession):
         found: set[str] = set()
         for each in changes:
             async with self._writing() as transaction:
-                parameters = INCIDENT_CHANGES.to_row(each, SQLITE_CODEC)
+                parameters = columns.INCIDENT_CHANGES.to_row(each, SQLITE_CODEC)
                 if await _change_incident(transaction, "change_incident", parameters):
                     found.add(each.fingerprint)
         return found
@@ -174,5 +170,5 @@ def _incidents_to_rows(raised: Iterable[RaisedIncident]) -> Iterator[tuple[Any, 
     for _, group in groupby(in_order, key=attrgetter("fingerprint")):
         occurrences = [*group]
         first_at = SQLITE_CODEC.encode_moment(occurrences[0].raised_at)
-        fingerprint, _, *known, last_at = RAISED.to_row(occurrences[-1], SQLITE_CODEC)
+        fingerprint, _, *known, last_at = columns.RAISED.to_row(occurrences[-1], SQLITE_CODEC)
         yield fingerprint, *known, len(occurrences), first_at, last_at, last_at

@@ -9,27 +9,20 @@ from operator import attrgetter
 from typing import Any
 
 from warrener_contracts.policy import JobPolicy
+from warrener_store import mapping
 from warrener_store.batches import all_equal, compact_nulls, compact_repeats
 from warrener_store.encoding import encode, is_plain
 from warrener_store.jobs.batches import JobSaves
 from warrener_store.jobs.columns import IDS, JOB_COLUMNS, MOMENTS, MOSTLY_ONE, TEXTS
 from warrener_store.jobs.rows import STATE_FIELDS, JobRow
 from warrener_store.jobs.views import Success
-from warrener_store.mapping import (
-    POSTGRES_CODEC,
-    SQLITE_CODEC,
-    ColumnCodec,
-    encode_document,
-    encode_error,
-    encode_policy,
-    encode_text,
-    encode_texts,
-)
 
 Values = Sequence[Any]
 
 
-def encode_columns(names: tuple[str, ...], rows: Sequence[JobRow], codec: ColumnCodec) -> list[list[Any]]:
+def encode_columns(
+    names: tuple[str, ...], rows: Sequence[JobRow], codec: mapping.ColumnCodec
+) -> list[list[Any]]:
     """The values of each of these columns, in the order of `rows`; no columns where there is no row."""
     columns = zip(*map(_fields(names), rows), strict=True)
     return [_column(name, values, codec) for name, values in zip(names, columns, strict=bool(rows))]
@@ -40,7 +33,7 @@ def _fields(names: tuple[str, ...]) -> Callable[[JobRow], tuple[Any, ...]]:
     return attrgetter(*names)
 
 
-def _column(name: str, values: Values, codec: ColumnCodec) -> list[Any]:
+def _column(name: str, values: Values, codec: mapping.ColumnCodec) -> list[Any]:
     if name in IDS:
         return [codec.encode_id(value) for value in values]
     if name in MOMENTS:
@@ -60,7 +53,7 @@ def _texts(values: Values) -> list[Any]:
     """Texts, or None. They are checked together, as few need escapes."""
     if is_plain("".join(filter(None, values))):
         return list(values)
-    return [encode_text(text) for text in values]
+    return [mapping.encode_text(text) for text in values]
 
 
 def _names(values: Values) -> list[Any]:
@@ -73,12 +66,12 @@ def _policies(values: Sequence[JobPolicy]) -> list[str]:
     written: dict[int, str] = {}
     for policy in values:
         if id(policy) not in written:
-            written[id(policy)] = encode_policy(policy)
+            written[id(policy)] = mapping.encode_policy(policy)
     return [written[id(policy)] for policy in values]
 
 
 def _watchers(values: Sequence[tuple[str, ...]]) -> list[str]:
-    return _converted(values, encode_texts)
+    return _converted(values, mapping.encode_texts)
 
 
 def _arguments(values: Values) -> list[str]:
@@ -86,11 +79,11 @@ def _arguments(values: Values) -> list[str]:
 
 
 def _documents(values: Values) -> list[str | None]:
-    return [encode_document(document) for document in values]
+    return [mapping.encode_document(document) for document in values]
 
 
 def _errors(values: Values) -> list[str | None]:
-    return [encode_error(error) for error in values]
+    return [mapping.encode_error(error) for error in values]
 
 
 _OTHERS: dict[str, Callable[[Any], list[Any]]] = {
@@ -105,14 +98,14 @@ _OTHERS: dict[str, Callable[[Any], list[Any]]] = {
 """The conversion of each column; numbers stay as they are."""
 
 
-def jobs_to_columns(rows: Sequence[JobRow], codec: ColumnCodec) -> list[list[Any]]:
+def jobs_to_columns(rows: Sequence[JobRow], codec: mapping.ColumnCodec) -> list[list[Any]]:
     """The values of each of JOB_COLUMNS, in the order of `rows`; no columns where there is no row."""
     return encode_columns(JOB_COLUMNS, rows, codec)
 
 
 def jobs_to_arrays(rows: Sequence[JobRow]) -> list[list[Any]]:
     """The columns as PostgreSQL's `insert_jobs` takes them, each as short as it may be."""
-    return list(map(_compact_column, JOB_COLUMNS, jobs_to_columns(rows, POSTGRES_CODEC)))
+    return list(map(_compact_column, JOB_COLUMNS, jobs_to_columns(rows, mapping.POSTGRES_CODEC)))
 
 
 def _compact_column(name: str, column: list[Any]) -> list[Any]:
@@ -122,7 +115,7 @@ def _compact_column(name: str, column: list[Any]) -> list[Any]:
     return compact_nulls(column)
 
 
-def _saved_columns(batch: Sequence[JobSaves], codec: ColumnCodec) -> list[list[Any]]:
+def _saved_columns(batch: Sequence[JobSaves], codec: mapping.ColumnCodec) -> list[list[Any]]:
     """The columns of STATE_FIELDS, and when the attempts ran that their jobs' rows hold."""
     inlined = [job_saves.inlined_attempt for job_saves in batch]
     began = [None if attempt is None else attempt.started_at for attempt in inlined]
@@ -137,14 +130,14 @@ def saves_to_arrays(batch: Sequence[JobSaves]) -> list[list[Any]]:
     """The parameters of PostgreSQL's `save_jobs`: the ids, the stored versions and the columns to write. All
     columns but the ids are as short as they may be."""
     versions = [job_saves.base_version for job_saves in batch]
-    columns = versions, *_saved_columns(batch, POSTGRES_CODEC)
+    columns = versions, *_saved_columns(batch, mapping.POSTGRES_CODEC)
     return [[job_saves.row.job_id for job_saves in batch], *map(compact_repeats, columns)]
 
 
 def saves_to_rows(batch: Sequence[JobSaves]) -> Iterable[tuple[Any, ...]]:
     """The parameters of SQLite's `save_job`: the columns to write, and the id."""
     ids = [str(job_saves.row.job_id) for job_saves in batch]
-    return zip(*_saved_columns(batch, SQLITE_CODEC), ids, strict=True) if batch else ()
+    return zip(*_saved_columns(batch, mapping.SQLITE_CODEC), ids, strict=True) if batch else ()
 
 
 _NUMBER = attrgetter("job_id.int")  # locking in one order prevents deadlocks
@@ -156,8 +149,8 @@ def successes_to_arrays(successes: Iterable[Success]) -> list[list[Any]]:
     ids, attempts, agents, results, *moments = zip(*ordered, strict=True)
     columns = [
         list(attempts),
-        [encode_text(agent) for agent in agents],
-        [encode_document(result) for result in results],
+        [mapping.encode_text(agent) for agent in agents],
+        [mapping.encode_document(result) for result in results],
         *map(list, moments),
     ]
     return [list(ids), *map(compact_repeats, columns)]
@@ -165,11 +158,11 @@ def successes_to_arrays(successes: Iterable[Success]) -> list[list[Any]]:
 
 def successes_to_rows(successes: Iterable[Success], now: datetime) -> Iterable[tuple[Any, ...]]:
     """The parameters of SQLite's `succeed_job`."""
-    moment = SQLITE_CODEC.encode_moment
+    moment = mapping.SQLITE_CODEC.encode_moment
     for success in successes:
         yield (
-            encode_text(success.agent_id),
-            encode_document(success.result),
+            mapping.encode_text(success.agent_id),
+            mapping.encode_document(success.result),
             moment(success.started_at),
             moment(success.finished_at),
             moment(now),

@@ -7,29 +7,18 @@ from uuid import UUID
 
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
+from warrener_store import mapping
 from warrener_store.encoding import ESCAPE, decode, unescape
 from warrener_store.jobs.rows import REQUEST_FIELDS, STATE_FIELDS, AttemptRow, JobRow, row_from_fields
 from warrener_store.jobs.views import CancelledTree, CheckpointRow, ChildJob, SucceededJob, Success
-from warrener_store.mapping import (
-    POSTGRES_CODEC,
-    ColumnCodec,
-    RowMapper,
-    decode_document,
-    decode_error,
-    decode_policy,
-    decode_text,
-    decode_texts,
-    fields_of_type,
-    qualify,
-)
 
 JOB_COLUMNS = (*REQUEST_FIELDS, *STATE_FIELDS)
 """The columns of a JobRow, in the order of `job_from_row` and `jobs_to_columns`."""
-JOB = qualify("job", JOB_COLUMNS)
-TEXTS = fields_of_type(JobRow, str)
+JOB = mapping.qualify("job", JOB_COLUMNS)
+TEXTS = mapping.fields_of_type(JobRow, str)
 """The columns that hold texts; those of ids and moments follow. The others are converted one by one."""
-IDS = fields_of_type(JobRow, UUID)
-MOMENTS = fields_of_type(JobRow, datetime)
+IDS = mapping.fields_of_type(JobRow, UUID)
+MOMENTS = mapping.fields_of_type(JobRow, datetime)
 MOSTLY_ONE = frozenset(
     """
     job_type queue guarantee policy source accepted_at version state attempt failures losses watchers wake_at
@@ -42,7 +31,7 @@ _STATES = {state.value: state for state in JobState}
 _GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
 
 
-def job_from_row(values: Sequence[Any], codec: ColumnCodec) -> JobRow:
+def job_from_row(values: Sequence[Any], codec: mapping.ColumnCodec) -> JobRow:
     """The row whose JOB_COLUMNS have these values; more values behind them are ignored.
 
     Thousands are read a second, so most columns are taken as they came, and only some are converted.
@@ -52,26 +41,26 @@ def job_from_row(values: Sequence[Any], codec: ColumnCodec) -> JobRow:
         text = fields[name]
         if text is not None and ESCAPE in text:
             fields[name] = unescape(text)
-    if codec is not POSTGRES_CODEC:
+    if codec is not mapping.POSTGRES_CODEC:
         for name in IDS:
             fields[name] = codec.decode_id(fields[name])
         for name in MOMENTS:
             fields[name] = codec.decode_moment(fields[name])
     fields["arguments"] = decode(fields["arguments"])
     fields["guarantee"] = _GUARANTEES[fields["guarantee"]]
-    fields["policy"] = decode_policy(fields["policy"])
+    fields["policy"] = mapping.decode_policy(fields["policy"])
     fields["state"] = _STATES[fields["state"]]
     watchers = fields["watchers"]
-    fields["watchers"] = () if watchers == "[]" else decode_texts(watchers)
-    fields["result"] = decode_document(fields["result"])
-    fields["error"] = decode_error(fields["error"])
+    fields["watchers"] = () if watchers == "[]" else mapping.decode_texts(watchers)
+    fields["result"] = mapping.decode_document(fields["result"])
+    fields["error"] = mapping.decode_error(fields["error"])
     return row_from_fields(fields)
 
 
-ATTEMPTS = RowMapper(AttemptRow)
-CHECKPOINTS = RowMapper(CheckpointRow)
-CANCELLED_TREES = RowMapper(CancelledTree)
-CHILD_JOBS = RowMapper(ChildJob)
+ATTEMPTS = mapping.RowMapper(AttemptRow)
+CHECKPOINTS = mapping.RowMapper(CheckpointRow)
+CANCELLED_TREES = mapping.RowMapper(CancelledTree)
+CHILD_JOBS = mapping.RowMapper(ChildJob)
 
 SUCCEEDED_COLUMNS = (
     "job_id",
@@ -84,14 +73,14 @@ SUCCEEDED_COLUMNS = (
     "watchers",
 )
 """The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
-WORDS = {"job": JOB, "succeeded": qualify("job", SUCCEEDED_COLUMNS)}
+WORDS = {"job": JOB, "succeeded": mapping.qualify("job", SUCCEEDED_COLUMNS)}
 
 
 def succeeded_from_rows(
     found: Iterable[Sequence[Any]],
     by_job: Mapping[UUID, Success],
     now: datetime,
-    codec: ColumnCodec = POSTGRES_CODEC,
+    codec: mapping.ColumnCodec = mapping.POSTGRES_CODEC,
 ) -> dict[UUID, SucceededJob]:
     """The jobs whose SUCCEEDED_COLUMNS, `waited_since` and `was_due_at` have these values; more values behind
     them are ignored."""
@@ -106,12 +95,12 @@ def succeeded_from_rows(
             success.result,
             now,
             unescape(values[1]),
-            decode_policy(values[2]),
+            mapping.decode_policy(values[2]),
             codec.decode_id(values[3]),
-            decode_text(values[4]),
-            decode_text(values[5]),
+            mapping.decode_text(values[4]),
+            mapping.decode_text(values[5]),
             codec.decode_moment(values[6]),
-            () if watchers == "[]" else decode_texts(watchers),
+            () if watchers == "[]" else mapping.decode_texts(watchers),
             codec.decode_moment(values[8]),
             codec.decode_moment(values[9]),
         )

@@ -10,14 +10,8 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import encode
+from warrener_store.jobs import batches
 from warrener_store.jobs.batch_columns import jobs_to_columns, saves_to_rows, successes_to_rows
-from warrener_store.jobs.batches import (
-    ExistingJobs,
-    attempts_of,
-    dead_letters_of,
-    group_saves,
-    resolve_in_order,
-)
 from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import merge_watchers
@@ -46,7 +40,7 @@ class SqliteJobs(JobStore, TransactionalSession):
             if without_keys:
                 await transaction.run("release_keys", [(self._ids(without_keys),)])
             held = await transaction.query("jobs_by_id_or_key", ids, keys)
-            answers = resolve_in_order(rows, ExistingJobs.of(self._jobs(held)))
+            answers = batches.resolve_in_order(rows, batches.ExistingJobs.of(self._jobs(held)))
             new = [values for values, answer in zip(requested, answers, strict=True) if answer.new]
             await transaction.run("insert_job", new)
             await transaction.count(
@@ -55,7 +49,7 @@ class SqliteJobs(JobStore, TransactionalSession):
         return answers
 
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
-        batch = group_saves(saves)
+        batch = batches.group_saves(saves)
         if not batch:
             return set()
         judged = encode([(str(job_saves.row.job_id), job_saves.base_version) for job_saves in batch])
@@ -63,9 +57,11 @@ class SqliteJobs(JobStore, TransactionalSession):
             found = {UUID(row[0]): row for row in await transaction.query("saveable_jobs", judged)}
             applied = [job_saves for job_saves in batch if job_saves.row.job_id in found]
             await transaction.run("save_job", saves_to_rows(applied))
-            attempts = (ATTEMPTS.to_row(row, SQLITE_CODEC) for row in attempts_of(applied))
+            attempts = (ATTEMPTS.to_row(row, SQLITE_CODEC) for row in batches.attempts_of(applied))
             await transaction.run("insert_attempt", attempts)
-            dead_letters = (NEW_DEAD_LETTERS.to_row(row, SQLITE_CODEC) for row in dead_letters_of(applied))
+            dead_letters = (
+                NEW_DEAD_LETTERS.to_row(row, SQLITE_CODEC) for row in batches.dead_letters_of(applied)
+            )
             await transaction.run("insert_dead_letter", dead_letters)
             moved = Counter(
                 (str(row[1]), str(row[2]), job_saves.row.state.value)

@@ -15,28 +15,17 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import unescape
+from warrener_store.jobs import views
 from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
 from warrener_store.jobs.job_search import MIN_LENGTH, id_part, is_named
 from warrener_store.jobs.list_query import JobPosition, job_list_query, position_of
 from warrener_store.jobs.rows import AttemptRow, Inserted, JobFilter, JobRow, Save, StateCount
-from warrener_store.jobs.views import (
-    FIRST_ID,
-    CancelledTree,
-    CheckpointRow,
-    ChildJob,
-    QueuedGroup,
-    QueuedJob,
-    QueueHead,
-    RunningAttemptRow,
-    SucceededJob,
-    Success,
-)
 from warrener_store.mapping import RowMapper, encode_text
 
 _STATE_COUNTS = RowMapper(StateCount)
-_QUEUE_HEADS = RowMapper(QueueHead)
-_QUEUED_GROUPS = RowMapper(QueuedGroup)
-_QUEUED_JOBS = RowMapper(QueuedJob)
+_QUEUE_HEADS = RowMapper(views.QueueHead)
+_QUEUED_GROUPS = RowMapper(views.QueuedGroup)
+_QUEUED_JOBS = RowMapper(views.QueuedJob)
 _MAX_SOURCES = 10_000
 _MAX_ALIKE = 1_000
 """Ids that are compared of those with the same eight characters at the end."""
@@ -121,7 +110,9 @@ class JobWriter(SqlSession):
         """
 
     @abstractmethod
-    async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
+    async def succeed_jobs(
+        self, successes: Sequence[views.Success], now: datetime
+    ) -> dict[UUID, views.SucceededJob]:
         """End the jobs whose current attempt this is and that are queued, running or retrying.
 
         The store then holds the same as after a save of the judge's decision. Returns the jobs that ended;
@@ -178,24 +169,24 @@ class QueuedJobs(SqlSession):
     Every operation goes by an index of queued jobs, and reads at most `limit` of them.
     """
 
-    async def queue_heads(self) -> list[QueueHead]:
+    async def queue_heads(self) -> list[views.QueueHead]:
         """Every queue that has queued jobs, by name."""
         return await self._rows(_QUEUE_HEADS, "queue_heads")
 
-    async def queued_groups(self, queue: str, settled: datetime, limit: int) -> list[QueuedGroup]:
+    async def queued_groups(self, queue: str, settled: datetime, limit: int) -> list[views.QueuedGroup]:
         """Count the published queued jobs of `queue`, the first dispatched first, at most `limit` of them;
         `settled` are those dispatched until then."""
         parameters = encode_text(queue), self.codec.encode_moment(settled), limit
         return await self._rows(_QUEUED_GROUPS, "queued_groups", *parameters)
 
-    async def oldest_queued(self, queue: str, until: datetime, limit: int) -> list[QueuedJob]:
+    async def oldest_queued(self, queue: str, until: datetime, limit: int) -> list[views.QueuedJob]:
         """The published queued jobs of `queue` that were dispatched until then, the first dispatched
         first."""
         parameters = encode_text(queue), self.codec.encode_moment(until), limit
         return await self._rows(_QUEUED_JOBS, "oldest_queued", *parameters)
 
     async def unpublished_jobs(
-        self, queue: str, until: datetime, limit: int, *, after: UUID = FIRST_ID
+        self, queue: str, until: datetime, limit: int, *, after: UUID = views.FIRST_ID
     ) -> list[JobRow]:
         """Queued jobs of `queue` whose dispatch is not published and that are unchanged since `until`, in the
         order of their ids; those with an id greater than `after`."""
@@ -238,14 +229,16 @@ class RunningAttempts(SqlSession):
 
     async def running_attempts(
         self, *, owners: Collection[str] = (), job_ids: Collection[UUID] = ()
-    ) -> dict[UUID, RunningAttemptRow]:
+    ) -> dict[UUID, views.RunningAttemptRow]:
         """All attempts that these agents run, and the running attempts of these jobs."""
         # Two statements, each by its own index.
         theirs = await self._query("running_of", self._names(owners)) if owners else ()
         named = await self._query("running_among", self._ids(job_ids)) if job_ids else ()
         id_of, moment = self.codec.decode_id, self.codec.decode_moment
         running = [
-            RunningAttemptRow(id_of(job_id), attempt, unescape(owner), moment(lease_until), bool(cancelled))
+            views.RunningAttemptRow(
+                id_of(job_id), attempt, unescape(owner), moment(lease_until), bool(cancelled)
+            )
             for job_id, attempt, owner, lease_until, cancelled in (*theirs, *named)
         ]
         return {one.job_id: one for one in running}
@@ -262,7 +255,7 @@ class CancelledTrees(SqlSession):
     afterwards: whichever is first, one of the two sees the other.
     """
 
-    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> list[ChildJob]:
+    async def mark_cancelled(self, trees: Sequence[views.CancelledTree]) -> list[views.ChildJob]:
         """Mark these, then return all their child jobs, in no order.
 
         A mark that exists stays as it is. The jobs must exist.
@@ -272,7 +265,7 @@ class CancelledTrees(SqlSession):
         # A statement of its own: it sees the child jobs that were inserted while the marks were written.
         return await self._rows(CHILD_JOBS, "children_of", self._ids(marks.keys()))
 
-    async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
+    async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, views.CancelledTree]:
         """The marks of these jobs."""
         rows = await self._rows(CANCELLED_TREES, "cancelled_among", self._ids(job_ids))
         return {row.job_id: row for row in rows}
@@ -281,12 +274,12 @@ class CancelledTrees(SqlSession):
 class JobCheckpoints(SqlSession):
     """The newest checkpoint of each job."""
 
-    async def keep_checkpoints(self, checkpoints: Sequence[CheckpointRow]) -> None:
+    async def keep_checkpoints(self, checkpoints: Sequence[views.CheckpointRow]) -> None:
         """Store these; one with a smaller or equal number does not replace the stored one."""
         newest = latest_by_key(checkpoints, lambda row: row.job_id, lambda row: row.number)
         await self._put(CHECKPOINTS, "keep_checkpoint", (row for _, row in sorted(newest.items())))
 
-    async def checkpoints_of(self, job_ids: Collection[UUID]) -> dict[UUID, CheckpointRow]:
+    async def checkpoints_of(self, job_ids: Collection[UUID]) -> dict[UUID, views.CheckpointRow]:
         """The newest checkpoint of each of these jobs that has one."""
         rows = await self._rows(CHECKPOINTS, "checkpoints_of", self._ids(job_ids))
         return {row.job_id: row for row in rows}

@@ -11,18 +11,7 @@ from warrener_store.databases.session import Rows
 from warrener_store.databases.transaction import TransactionalSession, WriteTransaction
 from warrener_store.encoding import encode
 from warrener_store.mapping import SQLITE_CODEC
-from warrener_store.schedules.columns import (
-    ARRIVAL_OUTCOMES,
-    ARRIVALS,
-    EXPECTATIONS,
-    PROGRESS,
-    RUNS,
-    TICKS,
-    WATCHES,
-    due_from_row,
-    encode_definition,
-    schedule_to_row,
-)
+from warrener_store.schedules import columns
 from warrener_store.schedules.rows import (
     MAX_RUNS_EXAMINED,
     PORTION,
@@ -45,11 +34,13 @@ class SqliteSchedules(Schedules, TransactionalSession):
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
         requested = encode(
-            [(row.name, encode_definition(row.definition), _text(row.put_at)) for row in latest]
+            [(row.name, columns.encode_definition(row.definition), _text(row.put_at)) for row in latest]
         )
         async with self._writing() as transaction:
             changed = {str(row[0]) for row in await transaction.query("replaceable_schedules", requested)}
-            await transaction.run("put_schedule", (schedule_to_row(row, SQLITE_CODEC) for row in latest))
+            await transaction.run(
+                "put_schedule", (columns.schedule_to_row(row, SQLITE_CODEC) for row in latest)
+            )
             await _put_expectations(transaction, [row for row in latest if row.name in changed])
         return changed
 
@@ -58,7 +49,7 @@ class SqliteSchedules(Schedules, TransactionalSession):
             return []  # most calls find nothing, and need not wait for the writer
         async with self._writing() as transaction:
             found = await transaction.query("due_schedules", _text(now), limit)
-            due = [due_from_row(values, SQLITE_CODEC) for values in found]
+            due = [columns.due_from_row(values, SQLITE_CODEC) for values in found]
             advances = decide([await _with_arrivals(transaction, one) for one in due])
             await _save_progress(transaction, advances)
             return await _put(transaction, [tick for advance in advances for tick in advance.ticks])
@@ -70,7 +61,7 @@ class SqliteSchedules(Schedules, TransactionalSession):
             stored = [
                 tick for tick in firsts.values() if (tick.schedule, _text(tick.nominal_at)) not in settled
             ]
-            await transaction.run("add_tick", (TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
+            await transaction.run("add_tick", (columns.TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
         return stored
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
@@ -78,7 +69,7 @@ class SqliteSchedules(Schedules, TransactionalSession):
             return []
         async with self._writing() as transaction:
             claimed = await transaction.query("unpublished_ticks", _text(now), limit)
-            found = [TICKS.from_row(values, SQLITE_CODEC) for values in claimed]
+            found = [columns.TICKS.from_row(values, SQLITE_CODEC) for values in claimed]
             claims = ((tick.schedule, _text(tick.nominal_at), _text(until)) for tick in found)
             await transaction.run("claim_tick", claims)
         return [replace(tick, wake_at=until) for tick in found]
@@ -92,11 +83,11 @@ class SqliteWatches(Watches, TickRetention, TransactionalSession):
         return [await self._watched(values, until) for values in due]
 
     async def _watched(self, values: Sequence[Any], until: datetime) -> WatchedSchedule:
-        row = replace(WATCHES.from_row(values, SQLITE_CODEC), check_at=until)
+        row = replace(columns.WATCHES.from_row(values, SQLITE_CODEC), check_at=until)
         since = SQLITE_CODEC.encode_moment(row.last_success_tick)
         runs = await self._query("newest_runs", row.name, since, MAX_RUNS_EXAMINED)
-        paused = bool(values[len(WATCHES.columns)])
-        return WatchedSchedule(row, paused, tuple(RUNS.from_row(run, SQLITE_CODEC) for run in runs))
+        paused = bool(values[len(columns.WATCHES.columns)])
+        return WatchedSchedule(row, paused, tuple(columns.RUNS.from_row(run, SQLITE_CODEC) for run in runs))
 
     async def _old_ticks_of(
         self, schedules: Sequence[str], before: datetime, newest: int, limit: int
@@ -128,7 +119,7 @@ class SqliteTriggers(Triggers, TransactionalSession):
                 for row in rows
                 if row.schedule in there and (row.schedule, str(row.event_id)) not in known
             ]
-            await transaction.run("add_arrival", (ARRIVALS.to_row(row, SQLITE_CODEC) for row in new))
+            await transaction.run("add_arrival", (columns.ARRIVALS.to_row(row, SQLITE_CODEC) for row in new))
             await transaction.run("wake_schedule", ((row.schedule, _text(row.received_at)) for row in new))
 
 
@@ -136,7 +127,7 @@ async def _put_expectations(transaction: WriteTransaction, rows: Sequence[Schedu
     expected = [one for row in rows if (one := expectation_of(row)) is not None]
     over = {row.name for row in rows} - {one.name for one in expected}
     await transaction.run("remove_watches", [(encode(sorted(over)),)])
-    await transaction.run("put_watch", (EXPECTATIONS.to_row(one, SQLITE_CODEC) for one in expected))
+    await transaction.run("put_watch", (columns.EXPECTATIONS.to_row(one, SQLITE_CODEC) for one in expected))
 
 
 async def _with_arrivals(transaction: WriteTransaction, due: DueSchedule) -> DueSchedule:
@@ -145,16 +136,16 @@ async def _with_arrivals(transaction: WriteTransaction, due: DueSchedule) -> Due
         return due
     waiting = await transaction.query("waiting_arrival", due.row.name)
     new = await transaction.query("new_arrivals", due.row.name, PORTION)
-    arrivals = tuple(ARRIVALS.from_row(values, SQLITE_CODEC) for values in (*waiting, *new))
+    arrivals = tuple(columns.ARRIVALS.from_row(values, SQLITE_CODEC) for values in (*waiting, *new))
     return replace(due, arrivals=arrivals)
 
 
 async def _save_progress(transaction: WriteTransaction, advances: Sequence[Advance]) -> None:
     rows = (advance.row for advance in advances)
-    progress = ((row.name, *PROGRESS.to_row(row, SQLITE_CODEC)) for row in rows)
+    progress = ((row.name, *columns.PROGRESS.to_row(row, SQLITE_CODEC)) for row in rows)
     await transaction.run("advance_schedule", progress)
     settled = (one for advance in advances for one in advance.settled)
-    outcomes = (ARRIVAL_OUTCOMES.to_row(one, SQLITE_CODEC) for one in settled)
+    outcomes = (columns.ARRIVAL_OUTCOMES.to_row(one, SQLITE_CODEC) for one in settled)
     await transaction.run("settle_arrival", outcomes)
 
 
@@ -166,7 +157,7 @@ async def _put(transaction: WriteTransaction, ticks: Sequence[TickRow]) -> list[
         status = held.get((tick.schedule, _text(tick.nominal_at)))
         if status is None or (status == TickStatus.WAITING and tick.status is not TickStatus.WAITING):
             stored.append(tick)
-    await transaction.run("put_tick", (TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
+    await transaction.run("put_tick", (columns.TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
     return stored
 
 

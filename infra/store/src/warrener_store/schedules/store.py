@@ -12,14 +12,7 @@ from datetime import datetime
 from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import escape, unescape
 from warrener_store.mapping import encode_text
-from warrener_store.schedules.columns import (
-    ARRIVALS,
-    DECLARATIONS,
-    SCHEDULED_RUNS,
-    SUCCESSES,
-    TICKS,
-    schedule_from_row,
-)
+from warrener_store.schedules import columns
 from warrener_store.schedules.rows import (
     EXAMINED_SCHEDULES,
     FIRST_TIME,
@@ -118,7 +111,7 @@ class Schedules(SqlSession):
             found = await self._query("waiting_schedules")
         else:
             found = await self._query("schedules", None if names is None else self._names(names))
-        rows = [schedule_from_row(values, self.codec) for values in found]
+        rows = [columns.schedule_from_row(values, self.codec) for values in found]
         if triggered:
             rows = [row for row in rows if is_triggered(row) and (names is None or row.name in names)]
         return {row.name: row for row in rows}
@@ -156,18 +149,22 @@ class Schedules(SqlSession):
     ) -> list[TickRow]:
         """The ticks of one schedule from `begin` to `end`, both included, the newest nominal time first."""
         span = self.codec.encode_moment(begin), self.codec.encode_moment(end)
-        return await self._rows(TICKS, "ticks_of", schedule, _NO_LIMIT if limit is None else limit, *span)
+        return await self._rows(
+            columns.TICKS, "ticks_of", schedule, _NO_LIMIT if limit is None else limit, *span
+        )
 
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
         """Store those that are new."""
         by_key = {row.key: row for row in reversed(rows)}
-        await self._put(DECLARATIONS, "keep_declaration", (row for _, row in sorted(by_key.items())))
+        await self._put(columns.DECLARATIONS, "keep_declaration", (row for _, row in sorted(by_key.items())))
 
     async def declarations(
         self, names: Collection[str], job_types: Collection[str] = ()
     ) -> list[DeclarationRow]:
         """The declarations of these schedules, and those for these job types, by name and time."""
-        return await self._rows(DECLARATIONS, "declarations", self._names(names), self._names(job_types))
+        return await self._rows(
+            columns.DECLARATIONS, "declarations", self._names(names), self._names(job_types)
+        )
 
 
 class ScheduleLists(SqlSession):
@@ -186,7 +183,7 @@ class ScheduleLists(SqlSession):
             which.sleeping,
             which.limit,
         )
-        return [schedule_from_row(values, self.codec) for values in found]
+        return [columns.schedule_from_row(values, self.codec) for values in found]
 
     async def runs_of(
         self, schedules: Collection[str], limit: int, *, before: datetime = LAST_TIME
@@ -196,7 +193,7 @@ class ScheduleLists(SqlSession):
         runs: dict[str, list[ScheduledRun]] = {name: [] for name in schedules}
         if runs:
             parameters = self._names(runs), limit, self.codec.encode_moment(before)
-            for run in await self._rows(SCHEDULED_RUNS, "runs_of", *parameters):
+            for run in await self._rows(columns.SCHEDULED_RUNS, "runs_of", *parameters):
                 runs[run.schedule].append(run)
         return runs
 
@@ -213,14 +210,14 @@ class Watches(SqlSession):
     async def note_successes(self, rows: Sequence[WatchRow]) -> None:
         """Store `last_success_tick` and `last_success_at` of these, unless a newer tick is stored."""
         known = [row for row in rows if row.last_success_tick is not None]
-        await self._put(SUCCESSES, "note_successes", known)
+        await self._put(columns.SUCCESSES, "note_successes", known)
 
     async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:
         """Schedules whose next tick or `wake_at` was due at `before`, and whose `wake_at` is `until` or
         earlier; the longest due first."""
         moments = self.codec.encode_moment(before), self.codec.encode_moment(until)
         found = await self._query("late_schedules", *moments, limit)
-        return [schedule_from_row(values, self.codec) for values in found]
+        return [columns.schedule_from_row(values, self.codec) for values in found]
 
     async def last_success(self, schedule: str) -> datetime | None:
         """The newest of the last MAX_RUNS_EXAMINED nominal times whose job has succeeded."""
@@ -244,7 +241,7 @@ class TickRetention(SqlSession):
         named = await self._query("ticked_schedules", after, EXAMINED_SCHEDULES)
         names = [str(row[0]) for row in named]
         found = await self._old_ticks_of(names, before, newest, limit) if names else ()
-        ticks = [TICKS.from_row(values, self.codec) for values in found]
+        ticks = [columns.TICKS.from_row(values, self.codec) for values in found]
         if len(ticks) >= limit:  # one of these schedules may have more
             return OldTicks(ticks, after)
         return OldTicks(ticks, names[-1] if len(names) == EXAMINED_SCHEDULES else None)
@@ -279,7 +276,7 @@ class Triggers(SqlSession):
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         """The open arrivals of a schedule, by `occurred_at`."""
-        return await self._rows(ARRIVALS, "arrivals_of", schedule)
+        return await self._rows(columns.ARRIVALS, "arrivals_of", schedule)
 
     async def delete_old_arrivals(self, received_before: datetime) -> None:
         """Delete arrivals that were received before then and are no longer open, or whose schedule no longer

@@ -11,33 +11,13 @@ from functools import partial
 from typing import Self
 
 from warrener_agent.context import AttemptFacts
-from warrener_agent.decisions.errors import (
-    HandlerRaised,
-    HandlerResult,
-    ProgramEnd,
-    is_fault,
-    permanent_failure,
-    program_failed,
-    read_output,
-    start_failure,
-)
+from warrener_agent.decisions import errors
 from warrener_agent.definitions.isolation import Isolation, Limits
 from warrener_agent.definitions.program import BadArgument, ProgramCall
-from warrener_agent.executors import program_supervisor
+from warrener_agent.executors import isolated, program_supervisor
 from warrener_agent.executors.base import Executor, HandlerCall, bind_arguments, encode_result
 from warrener_agent.executors.flight_record import CapturedOutput, command_lines, record_processes
 from warrener_agent.executors.frames import trace_variables
-from warrener_agent.executors.isolated import (
-    STDERR,
-    IsolatedExecution,
-    IsolatedProcess,
-    Restarts,
-    Spawned,
-    UserUnavailable,
-    process_environment,
-    resolve_user,
-    spawn,
-)
 from warrener_agent.executors.limits import kernel_limits
 from warrener_agent.executors.sandbox import rlimit_cpu
 from warrener_agent.log_buffer import AttemptLogSink
@@ -48,19 +28,19 @@ from warrener_contracts.topology import MAX_BODY
 class CommandExecutor(Executor):
     """Runs the program of each job type."""
 
-    def __init__(self, restarts: Restarts | None = None) -> None:
-        self._restarts = restarts or Restarts()
+    def __init__(self, restarts: isolated.Restarts | None = None) -> None:
+        self._restarts = restarts or isolated.Restarts()
 
     def begin(self, handler_call: HandlerCall) -> "CommandExecution":
         return CommandExecution(handler_call, self._restarts)
 
 
-class CommandExecution(IsolatedExecution["ProgramProcess"]):
+class CommandExecution(isolated.IsolatedExecution["ProgramProcess"]):
     """One run of a program."""
 
-    async def _run(self) -> HandlerResult:
+    async def _run(self) -> errors.HandlerResult:
         given = bind_arguments(self._call)
-        if isinstance(given, HandlerRaised):
+        if isinstance(given, errors.HandlerRaised):
             return given
         await self._restarts.pause(self._job_type)
         try:
@@ -69,46 +49,50 @@ class CommandExecution(IsolatedExecution["ProgramProcess"]):
                 call, self._isolation, _variables(self._call.facts), self._call.log
             )
         except BadArgument as error:
-            return permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{self._job_type}: {error}")
-        except (UserUnavailable, OSError) as error:
-            return start_failure(self._job_type, str(error))
+            return errors.permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{self._job_type}: {error}")
+        except (isolated.UserUnavailable, OSError) as error:
+            return errors.start_failure(self._job_type, str(error))
         self._process = process
         try:
             end = await self._within_limits(process, process.ended(), process.overflow)
-            if isinstance(end, HandlerRaised):
+            if isinstance(end, errors.HandlerRaised):
                 return end
             return self._too_much() if end is None else await self._judge(process, call, end)
         finally:
             self._process = None
             await process.close()
 
-    async def _judge(self, process: "ProgramProcess", call: ProgramCall, end: ProgramEnd) -> HandlerResult:
+    async def _judge(
+        self, process: "ProgramProcess", call: ProgramCall, end: errors.ProgramEnd
+    ) -> errors.HandlerResult:
         if end.failed is not None:
-            return start_failure(self._job_type, f"{call.argv[0]}: {end.failed}")
+            return errors.start_failure(self._job_type, f"{call.argv[0]}: {end.failed}")
         if end.code in call.program.ok:
             self._restarts.record_clean_exit(self._job_type)
             stdout = process.stdout
             return self._too_much() if process.overflow.done() else self._result(call, stdout)
         limits = self._isolation.limits
-        raised = program_failed(call, end, limits, await process.capture(), oom_killed=process.oom_killed)
+        raised = errors.program_failed(
+            call, end, limits, await process.capture(), oom_killed=process.oom_killed
+        )
         if end.exited:
             self._restarts.record_clean_exit(self._job_type)
-        elif is_fault(raised, limits):
+        elif errors.is_fault(raised, limits):
             self._restarts.record_crash(self._job_type)
         return raised
 
-    def _too_much(self) -> HandlerRaised:
-        return permanent_failure(
+    def _too_much(self) -> errors.HandlerRaised:
+        return errors.permanent_failure(
             ErrorKind.BAD_RESULT,
             f"expected a result of at most {MAX_BODY} bytes of {self._job_type}, it wrote more: "
             "put the data elsewhere and write its URL",
         )
 
-    def _result(self, call: ProgramCall, stdout: bytes) -> HandlerResult:
+    def _result(self, call: ProgramCall, stdout: bytes) -> errors.HandlerResult:
         try:
-            value = read_output(call.output, stdout)
+            value = errors.read_output(call.output, stdout)
         except ValueError as error:
-            return permanent_failure(
+            return errors.permanent_failure(
                 ErrorKind.BAD_RESULT, f"{self._job_type} wrote what is not {call.output}: {error}"
             )
         return encode_result(self._call.definition, value)
@@ -126,10 +110,12 @@ def _variables(facts: AttemptFacts) -> dict[str, str]:
     }
 
 
-class ProgramProcess(IsolatedProcess):
+class ProgramProcess(isolated.IsolatedProcess):
     """A program below its supervisor, with the empty folder in which it runs unless it names one."""
 
-    def __init__(self, spawned: Spawned, out: CapturedOutput, err: CapturedOutput, folder: ExitStack) -> None:
+    def __init__(
+        self, spawned: isolated.Spawned, out: CapturedOutput, err: CapturedOutput, folder: ExitStack
+    ) -> None:
         super().__init__(spawned, out, err)
         self._out, self._err, self._folder = out, err, folder
 
@@ -139,7 +125,7 @@ class ProgramProcess(IsolatedProcess):
     ) -> Self:
         """Start a program. Raises UserUnavailable if it cannot run as its user."""
         settings = isolation.process_settings
-        user = resolve_user(settings.user)
+        user = isolated.resolve_user(settings.user)
         with ExitStack() as opened, tempfile.TemporaryFile() as stdin:
             cwd = call.cwd
             if cwd is None:
@@ -147,7 +133,10 @@ class ProgramProcess(IsolatedProcess):
                 cwd = opened.enter_context(folder)
                 if user is not None:
                     os.chown(cwd, user.uid, user.gid)
-            out, err = CapturedOutput(capacity=MAX_BODY, keep_first=True), CapturedOutput(forward_to=STDERR)
+            out, err = (
+                CapturedOutput(capacity=MAX_BODY, keep_first=True),
+                CapturedOutput(forward_to=isolated.STDERR),
+            )
             err.listener = partial(log.add_output, "stderr")
             if call.output != "json":  # that is the result, and no log
                 out.listener = partial(log.add_output, "stdout")
@@ -165,8 +154,8 @@ class ProgramProcess(IsolatedProcess):
                 }
                 return ["-I", "-S", program_supervisor.__file__, json.dumps(request)]
 
-            environment = {**process_environment(settings, user), **variables, **call.variables}
-            spawned = await spawn(
+            environment = {**isolated.process_environment(settings, user), **variables, **call.variables}
+            spawned = await isolated.spawn(
                 arguments, (out, err), stdin=stdin, environment=environment, limits=isolation.limits
             )
             process = cls(spawned, out, err, opened.pop_all())
@@ -188,15 +177,15 @@ class ProgramProcess(IsolatedProcess):
         """The program and its descendants, without the supervisor."""
         return [pid for pid in super().members() if pid != self.pid]
 
-    async def ended(self) -> ProgramEnd:
+    async def ended(self) -> errors.ProgramEnd:
         """Wait for the end of the program."""
         failed: str | None = None
         while line := await self._read_line():
             message = json.loads(line)
             if "failed" not in message:
-                return ProgramEnd(message["code"], message["cpu"], message["memory"], failed)
+                return errors.ProgramEnd(message["code"], message["cpu"], message["memory"], failed)
             failed = message["failed"]
-        return ProgramEnd(None)
+        return errors.ProgramEnd(None)
 
     async def capture(self) -> FlightRecord:
         pids = self.members()

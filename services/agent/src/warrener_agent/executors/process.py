@@ -12,31 +12,12 @@ from functools import partial
 from typing import IO, Any, Self
 
 from warrener_agent.context import ChildJobSpec, HandlerPort
-from warrener_agent.decisions.errors import (
-    OUT_OF_MEMORY,
-    HandlerRaised,
-    HandlerResult,
-    HandlerReturned,
-    describe_crash,
-    is_fault,
-    relabel_memory_error,
-    start_failure,
-)
+from warrener_agent.decisions import errors
 from warrener_agent.definitions.isolation import Limits, ProcessSettings, Recycle
+from warrener_agent.executors import isolated
 from warrener_agent.executors.base import Executor, HandlerCall
 from warrener_agent.executors.flight_record import SIGNAL, CapturedOutput, record_processes
 from warrener_agent.executors.frames import HEADER, Frame, pack, trace_variables, unpack
-from warrener_agent.executors.isolated import (
-    STDERR,
-    IsolatedExecution,
-    IsolatedProcess,
-    Restarts,
-    Spawned,
-    UserUnavailable,
-    process_environment,
-    resolve_user,
-    spawn,
-)
 from warrener_agent.executors.limits import kernel_limits
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.log_buffer import AttemptLogSink
@@ -55,8 +36,8 @@ _WRITE_TIMEOUT = 0.2
 class ProcessExecutor(Executor):
     """Runs each handler in a child process, which stays warm for the next one."""
 
-    def __init__(self, restarts: Restarts | None = None, *, log_level: str = "info") -> None:
-        self.restarts, self.log_level = restarts or Restarts(), log_level
+    def __init__(self, restarts: isolated.Restarts | None = None, *, log_level: str = "info") -> None:
+        self.restarts, self.log_level = restarts or isolated.Restarts(), log_level
         self.pool = ChildPool()
 
     def begin(self, handler_call: HandlerCall) -> "ProcessExecution":
@@ -66,7 +47,7 @@ class ProcessExecutor(Executor):
         await self.pool.close()
 
 
-class ProcessExecution(IsolatedExecution["ChildProcess"]):
+class ProcessExecution(isolated.IsolatedExecution["ChildProcess"]):
     """One assignment of one child process."""
 
     def __init__(self, executor: ProcessExecutor, handler_call: HandlerCall) -> None:
@@ -74,14 +55,14 @@ class ProcessExecution(IsolatedExecution["ChildProcess"]):
         self._assignment = _assignment(handler_call) | {"log_level": executor.log_level}
         super().__init__(handler_call, executor.restarts)
 
-    async def _run(self) -> HandlerResult:
+    async def _run(self) -> errors.HandlerResult:
         await self._restarts.pause(self._job_type)
         try:
             child = self._process = await self._pool.borrow(self._isolation.process_settings)
-        except (UserUnavailable, OSError) as error:
-            return start_failure(self._job_type, str(error))
+        except (isolated.UserUnavailable, OSError) as error:
+            return errors.start_failure(self._job_type, str(error))
         try:
-            ended = relabel_memory_error(await self._until_end(child), self._isolation.limits)
+            ended = errors.relabel_memory_error(await self._until_end(child), self._isolation.limits)
         except BaseException:
             await child.close()
             self._replace(failed=False)
@@ -89,21 +70,23 @@ class ProcessExecution(IsolatedExecution["ChildProcess"]):
         self._process = None
         if child.alive:
             self._restarts.record_clean_exit(self._job_type)
-        if isinstance(ended, HandlerRaised) and ended.error.type == OUT_OF_MEMORY:
+        if isinstance(ended, errors.HandlerRaised) and ended.error.type == errors.OUT_OF_MEMORY:
             self._pool.dismiss(child)  # it may be short of memory still
             self._replace(failed=True)
         elif not self._pool.give_back(child, self._isolation.process_settings, self._isolation.recycle):
             self._replace(failed=not child.alive)
         return ended
 
-    async def _until_end(self, child: "ChildProcess") -> HandlerResult:
+    async def _until_end(self, child: "ChildProcess") -> errors.HandlerResult:
         limits = self._isolation.limits
         running = child.run(self._assignment, limits, self._call.port, self._call.log)
         try:
             ended = await self._within_limits(child, running)
         except ChildDied as end:
-            raised = describe_crash(_WHAT, end.code, limits, child.record(), oom_killed=child.oom_killed)
-            if is_fault(raised, limits):
+            raised = errors.describe_crash(
+                _WHAT, end.code, limits, child.record(), oom_killed=child.oom_killed
+            )
+            if errors.is_fault(raised, limits):
                 self._restarts.record_crash(self._job_type)
             return raised
         assert ended is not None
@@ -179,7 +162,7 @@ class ChildPool:
         await pause()
         try:
             child = await ChildProcess.start(process_settings)
-        except (UserUnavailable, OSError) as error:  # the next attempt reports it
+        except (isolated.UserUnavailable, OSError) as error:  # the next attempt reports it
             _log.warning(
                 "A child process could not be replaced.", action="agent.not_replaced", reason=str(error)
             )
@@ -216,13 +199,13 @@ class ChildDied(Exception):
         self.code = code
 
 
-class ChildProcess(IsolatedProcess):
+class ChildProcess(isolated.IsolatedProcess):
     """A Python process, which runs one handler after another.
 
     Spawned, never forked: a fork would carry the agent's threads and connections in an unknown state.
     """
 
-    def __init__(self, spawned: Spawned, output: CapturedOutput, stacks: IO[bytes]) -> None:
+    def __init__(self, spawned: isolated.Spawned, output: CapturedOutput, stacks: IO[bytes]) -> None:
         super().__init__(spawned, output)
         self._output, self._stacks = output, stacks
         self._stacks_answer: asyncio.Future[str] | None = None
@@ -232,17 +215,17 @@ class ChildProcess(IsolatedProcess):
     @classmethod
     async def start(cls, process_settings: ProcessSettings) -> Self:
         """Start a child. Raises UserUnavailable if it cannot run as its user."""
-        user = resolve_user(process_settings.user)
+        user = isolated.resolve_user(process_settings.user)
         identity = json.dumps({"umask": process_settings.umask, "user": user and [user.uid, user.gid]})
-        output = CapturedOutput(forward_to=STDERR)
+        output = CapturedOutput(forward_to=isolated.STDERR)
         stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         module, file = ("-m", "warrener_agent.executors.child"), str(stacks.fileno())
         try:
-            spawned = await spawn(
+            spawned = await isolated.spawn(
                 lambda connection: [*module, str(connection), file, identity],
                 (output, output),
                 stdin=asyncio.subprocess.DEVNULL,
-                environment=process_environment(process_settings, user),
+                environment=isolated.process_environment(process_settings, user),
                 files=(stacks.fileno(),),
             )
         except BaseException:
@@ -256,7 +239,7 @@ class ChildProcess(IsolatedProcess):
 
     async def run(
         self, assignment: Frame, limits: Limits, handler_port: HandlerPort, log: AttemptLogSink
-    ) -> HandlerResult:
+    ) -> errors.HandlerResult:
         """Let the child run one handler, and answer the handler's calls. Raises ChildDied, with nothing left
         of the child."""
         self._output.clear()
@@ -354,10 +337,10 @@ async def _serve(handler_port: HandlerPort, frame: Frame) -> Frame:
     return {"to": frame["call"], "answer": answer}
 
 
-def _parse_result(values: dict[str, Any]) -> HandlerResult:
+def _parse_result(values: dict[str, Any]) -> errors.HandlerResult:
     if "error" in values:
         handler_signal = values["instead"] and HandlerSignal(values["instead"])
-        return HandlerRaised(
+        return errors.HandlerRaised(
             ErrorInfo.model_validate(values["error"]), values["retry_after_seconds"], handler_signal
         )
-    return HandlerReturned(values["result"])
+    return errors.HandlerReturned(values["result"])

@@ -11,29 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
-from warrener_agent.ledger.port import (
-    HOLDER_MARK,
-    PROCESS_MARK,
-    Claim,
-    ClaimResult,
-    Completion,
-    DeletedRows,
-    Failure,
-    LedgerUnavailable,
-    Renewal,
-    SavedCheckpoint,
-)
-from warrener_agent.ledger.postgres_sessions import (
-    CLAIMS,
-    HANDLERS,
-    LockTolerantBatches,
-    close_pool,
-    fetch,
-    leave_read_only,
-    open_pool,
-    terminate_connection,
-    translate_outages,
-)
+from warrener_agent.ledger import port, postgres_sessions, statements
 from warrener_agent.ledger.rows import (
     GRANTED,
     Found,
@@ -46,23 +24,17 @@ from warrener_agent.ledger.rows import (
     highest_attempts,
     sort_by_job,
 )
-from warrener_agent.ledger.statements import (
-    Parameters,
-    SerialTransaction,
-    ledger_statements,
-    number_parameters,
-)
 from warrener_contracts.postgres_address import PostgresAddress
 from warrener_contracts.postgres_limits import RESPONSE_TIMEOUT
 from warrener_contracts.postgres_sessions import CANNOT_WRITE
 
 V = TypeVar("V")
-B = TypeVar("B", Claim, Completion, Failure, SavedCheckpoint)
+B = TypeVar("B", port.Claim, port.Completion, port.Failure, port.SavedCheckpoint)
 
 if TYPE_CHECKING:
     from warrener_agent.ledger.postgres_sessions import Connection, Pool
 
-_SQL = ledger_statements("postgres")
+_SQL = statements.ledger_statements("postgres")
 _LOST = "warrener: the claim was lost"
 """The server's error for `commit_with` if the claim is no longer this agent's."""
 _MAX_TRANSACTIONS = 64
@@ -91,20 +63,24 @@ class PostgresLedger:
         self._renewals: Pool | None = None
         self._handlers: Pool | None = None
         self._renewing = 0
-        self._rows = LockTolerantBatches(self._fetch)
+        self._rows = postgres_sessions.LockTolerantBatches(self._fetch)
 
     async def start(self) -> None:
         if self._claims is not None:
             return
         opened: list[Pool] = []
-        with translate_outages():
+        with postgres_sessions.translate_outages():
             try:
                 for session, least, most in (
-                    (CLAIMS, 1, 3),
-                    (CLAIMS, 0, 2),
-                    (HANDLERS, 0, _MAX_TRANSACTIONS),
+                    (postgres_sessions.CLAIMS, 1, 3),
+                    (postgres_sessions.CLAIMS, 0, 2),
+                    (postgres_sessions.HANDLERS, 0, _MAX_TRANSACTIONS),
                 ):
-                    opened.append(await open_pool(self._address, session, min_size=least, max_size=most))
+                    opened.append(
+                        await postgres_sessions.open_pool(
+                            self._address, session, min_size=least, max_size=most
+                        )
+                    )
                 async with opened[0].acquire() as connection:
                     await _make_table(connection)
             except BaseException:
@@ -118,36 +94,38 @@ class PostgresLedger:
         self._handlers = self._renewals = self._claims = None
         for pool in pools:
             if pool is not None:
-                await close_pool(pool)
+                await postgres_sessions.close_pool(pool)
 
     async def ping(self) -> None:
-        with translate_outages():
-            async with leave_read_only(self._pool()):
+        with postgres_sessions.translate_outages():
+            async with postgres_sessions.leave_read_only(self._pool()):
                 if (await self._fetch(CANNOT_WRITE))[0][0]:
                     raise asyncpg.ReadOnlySQLTransactionError("it is read-only: a standby, or made so")
 
     async def time(self) -> datetime:
-        with translate_outages():
+        with postgres_sessions.translate_outages():
             now: datetime = (await self._fetch("SELECT clock_timestamp()"))[0][0]
         return now
 
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
+    async def claim(
+        self, claims: Sequence[port.Claim], *, agent_id: str, lease: timedelta
+    ) -> list[port.ClaimResult]:
         wanted = highest_attempts(claims)
-        with translate_outages():
+        with postgres_sessions.translate_outages():
             claimed_rows, locked = await self._rows.run(
                 wanted, lambda free: self._fetch(_SQL["claim"], *_pairs(free), agent_id, lease)
             )
             if len(claimed_rows) == len(claims) and not any(row["checkpoint"] for row in claimed_rows):
                 return [GRANTED] * len(claims)  # all of them, as most often
-            granted = {Claim(*row[:2]): decode_checkpoint(*row) for row in claimed_rows}
+            granted = {port.Claim(*row[:2]): decode_checkpoint(*row) for row in claimed_rows}
             refused = [claim.job_id for claim in wanted if claim not in granted]
             rows = await self._fetch(_SQL["look"], refused) if refused else []
         found = {row["job_id"]: _found(row) for row in rows}
         return claim_results(claims, granted, found, locked=locked)
 
     async def renew(
-        self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
-    ) -> Renewal:
+        self, claims: Sequence[port.Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
+    ) -> port.Renewal:
         """Renew by connections of their own, so that no claim blocks a renewal. A renewal requested while
         another is unanswered uses a new connection."""
         self._pool()
@@ -158,16 +136,17 @@ class PostgresLedger:
         self._renewing += 1
         statement = _SQL["renew_even_awaited"] if even_awaited else _SQL["renew"]
         try:
-            with translate_outages():
+            with postgres_sessions.translate_outages():
                 rows, locked = await self._rows.run(
-                    claims, lambda free: fetch(pool, statement, *_pairs(free), agent_id, lease)
+                    claims,
+                    lambda free: postgres_sessions.fetch(pool, statement, *_pairs(free), agent_id, lease),
                 )
         finally:
             self._renewing -= 1
-        return Renewal({row["job_id"] for row in rows}, locked)
+        return port.Renewal({row["job_id"] for row in rows}, locked)
 
-    async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
-        def record(free: Sequence[Completion]) -> Awaitable[list[asyncpg.Record]]:
+    async def complete(self, completions: Sequence[port.Completion], *, agent_id: str) -> set[UUID]:
+        def record(free: Sequence[port.Completion]) -> Awaitable[list[asyncpg.Record]]:
             values = (
                 [one.job_id for one in free],
                 _once([one.attempt for one in free]),
@@ -180,44 +159,44 @@ class PostgresLedger:
 
         return await self._change(sort_by_job(completions), record)
 
-    async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+    async def fail(self, failures: Sequence[port.Failure], *, agent_id: str) -> set[UUID]:
         return await self._fail("fail", failures, agent_id)
 
-    async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        return await self._fail("fail_abandoned", failures, agent_id, HOLDER_MARK, PROCESS_MARK)
+    async def fail_abandoned(self, failures: Sequence[port.Failure], *, agent_id: str) -> set[UUID]:
+        return await self._fail("fail_abandoned", failures, agent_id, port.HOLDER_MARK, port.PROCESS_MARK)
 
-    async def _fail(self, statement: str, failures: Sequence[Failure], *more: str) -> set[UUID]:
-        def record(free: Sequence[Failure]) -> Awaitable[list[asyncpg.Record]]:
+    async def _fail(self, statement: str, failures: Sequence[port.Failure], *more: str) -> set[UUID]:
+        def record(free: Sequence[port.Failure]) -> Awaitable[list[asyncpg.Record]]:
             rows = ((one.job_id, one.attempt, encode_failure(one), one.finished_at) for one in free)
             return self._fetch(_SQL[statement], *_columns(rows), *more)
 
         return await self._change(sort_by_job(failures), record)
 
     async def save_checkpoints(
-        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
+        self, checkpoints: Sequence[port.SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
         return await self._change(
             sort_by_job(checkpoints), lambda free: self._fetch(_SQL["save"], *_columns(free), agent_id, now)
         )
 
-    async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
+    async def release(self, claims: Sequence[port.Claim], *, agent_id: str) -> None:
         """Release claims; a locked one is free when its lease ends."""
         await self._change(claims, lambda free: self._fetch(_SQL["release"], *_pairs(free), agent_id))
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
-        jobs = [Claim(job_id, 0) for job_id in sorted(job_ids)]
-        with translate_outages():
+        jobs = [port.Claim(job_id, 0) for job_id in sorted(job_ids)]
+        with postgres_sessions.translate_outages():
             _, locked = await self._rows.run(
                 jobs, lambda free: self._fetch(_SQL["cancel"], [one.job_id for one in free], now)
             )
         if locked:
-            raise LedgerUnavailable(
+            raise port.LedgerUnavailable(
                 f"expected to mark {len(jobs)} jobs as cancelled, got {len(locked)} locked rows; try again"
             )
 
     @asynccontextmanager
     async def transaction(
-        self, claim: Claim, *, agent_id: str, time_left: float = inf
+        self, claim: port.Claim, *, agent_id: str, time_left: float = inf
     ) -> "AsyncGenerator[PostgresTransaction]":
         self._pool()
         assert self._handlers is not None
@@ -229,25 +208,27 @@ class PostgresLedger:
 
     async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
-    ) -> DeletedRows:
-        with translate_outages():
+    ) -> port.DeletedRows:
+        with postgres_sessions.translate_outages():
             (row,) = await self._fetch(_SQL["forget"], before, after, limit)
-        return DeletedRows(row["rows"], row["completions"], row["after"])
+        return port.DeletedRows(row["rows"], row["completions"], row["after"])
 
     async def _change(
         self, batch: Sequence[B], work: Callable[[Sequence[B]], Awaitable[list[asyncpg.Record]]]
     ) -> set[UUID]:
         """Return the jobs that were changed."""
-        with translate_outages():
+        with postgres_sessions.translate_outages():
             rows, _ = await self._rows.run(batch, work)
         return {row["job_id"] for row in rows}
 
     async def _fetch(self, statement: str, *values: Any) -> "list[asyncpg.Record]":
-        return await fetch(self._pool(), statement, *values)
+        return await postgres_sessions.fetch(self._pool(), statement, *values)
 
     def _pool(self) -> "Pool":
         if self._claims is None:
-            raise LedgerUnavailable("expected a started ledger, got one that is closed; call start() first")
+            raise port.LedgerUnavailable(
+                "expected a started ledger, got one that is closed; call start() first"
+            )
         return self._claims
 
 
@@ -264,7 +245,7 @@ async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Reco
             await connection.execute(statement, timeout=_TABLES_TIMEOUT)
 
 
-def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
+def _pairs(claims: Sequence[port.Claim]) -> tuple[list[UUID], list[int]]:
     ordered = sort_by_job(claims)
     return [claim.job_id for claim in ordered], _once([claim.attempt for claim in ordered])
 
@@ -281,7 +262,7 @@ def _once(column: list[V]) -> list[V]:
 def _found(row: "asyncpg.Record") -> Found:
     completion = None
     if row["finished_at"] is not None:
-        completion = Completion(
+        completion = port.Completion(
             row["job_id"],
             row["attempt"],
             row["result"],
@@ -289,41 +270,41 @@ def _found(row: "asyncpg.Record") -> Found:
             row["started_at"],
             row["finished_at"],
         )
-    failure = decode_failure(Claim(row["job_id"], row["attempt"]), row["failure"])
+    failure = decode_failure(port.Claim(row["job_id"], row["attempt"]), row["failure"])
     return Found(row["attempt"], row["cancelled_at"] is not None, completion, failure)
 
 
-class PostgresTransaction(SerialTransaction):
+class PostgresTransaction(statements.SerialTransaction):
     """An `OpenTransaction`. It takes a connection with its first statement, not before.
 
     The server itself limits the transaction to the attempt's time: an agent that is cut off holds the
     handler's rows no longer.
     """
 
-    def __init__(self, pool: "Pool", claim: Claim, agent_id: str, time_left: float) -> None:
+    def __init__(self, pool: "Pool", claim: port.Claim, agent_id: str, time_left: float) -> None:
         super().__init__()
         self._pool, self._claim, self._agent_id = pool, claim, agent_id
         self._timeout_at = monotonic() + time_left
         self._connection: Connection | None = None
         self._clean = False  # True once the session has nothing open and nothing left
 
-    async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
-        text, names = number_parameters(statement)
+    async def _execute(self, statement: str, parameters: statements.Parameters) -> list[Mapping[str, Any]]:
+        text, names = statements.number_parameters(statement)
         connection = await self._begin()
-        with translate_outages():
-            async with leave_read_only(self._pool):
+        with postgres_sessions.translate_outages():
+            async with postgres_sessions.leave_read_only(self._pool):
                 if not isinstance(parameters, Mapping) and (parameters or names):
                     await connection.executemany(text, [_values(one, names) for one in parameters])
                     return []
                 given: Mapping[str, Any] = parameters if isinstance(parameters, Mapping) else {}
                 return [dict(row) for row in await connection.fetch(text, *_values(given, names))]
 
-    async def _record(self, completion: Completion) -> bool:
+    async def _record(self, completion: port.Completion) -> bool:
         """Commit in one round trip, within the attempt's time. Without an answer the outcome is in doubt, and
         the ledger knows."""
         connection = await self._begin()
         limit = min(RESPONSE_TIMEOUT, max(self._timeout_at - monotonic(), _MIN_COMMIT_TIMEOUT))
-        with translate_outages():
+        with postgres_sessions.translate_outages():
             message = _SQL["commit_with"].format(
                 lost=_LOST,
                 job_id=_literal(self._claim.job_id),
@@ -336,11 +317,11 @@ class PostgresTransaction(SerialTransaction):
                 clean_up=connection.get_reset_query(),
             )
             try:
-                async with leave_read_only(self._pool):
+                async with postgres_sessions.leave_read_only(self._pool):
                     await connection.execute(message, timeout=limit)
             except TimeoutError:
                 self._clean = True  # the session is gone
-                await terminate_connection(self._pool, connection)
+                await postgres_sessions.terminate_connection(self._pool, connection)
                 raise
             except asyncpg.InvalidTextRepresentationError as error:
                 if _LOST in str(error):
@@ -352,7 +333,7 @@ class PostgresTransaction(SerialTransaction):
     async def _begin(self) -> "Connection":
         self._require_open()
         if self._connection is None:
-            with translate_outages():
+            with postgres_sessions.translate_outages():
                 try:
                     self._connection = await self._begun()
                 except TimeoutError:  # the connection was idle; by now all idle ones are closed
@@ -370,7 +351,7 @@ class PostgresTransaction(SerialTransaction):
                 timeout=_BEGIN_TIMEOUT,
             )
         except BaseException:
-            await terminate_connection(self._pool, connection)
+            await postgres_sessions.terminate_connection(self._pool, connection)
             await self._pool.release(connection)
             raise
         return connection

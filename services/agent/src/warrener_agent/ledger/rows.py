@@ -10,17 +10,9 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger.port import (
-    ChildJobRequest,
-    Claim,
-    ClaimResult,
-    ClaimStatus,
-    Completion,
-    Failure,
-    SavedCheckpoint,
-)
+from warrener_agent.ledger import port
 
-GRANTED = ClaimResult(ClaimStatus.GRANTED)
+GRANTED = port.ClaimResult(port.ClaimStatus.GRANTED)
 
 
 class _JobRow(Protocol):
@@ -37,16 +29,16 @@ class Found:
 
     attempt: int
     cancelled: bool
-    completion: Completion | None = None
-    failure: Failure | None = None
+    completion: port.Completion | None = None
+    failure: port.Failure | None = None
 
 
-def highest_attempts(claims: Sequence[Claim]) -> list[Claim]:
+def highest_attempts(claims: Sequence[port.Claim]) -> list[port.Claim]:
     """Return one claim a job, the one with the highest attempt.
 
     They are sorted, so that two agents that claim the same jobs lock the rows in the same order.
     """
-    best: dict[UUID, Claim] = {}
+    best: dict[UUID, port.Claim] = {}
     for claim in claims:
         if claim.job_id not in best or best[claim.job_id].attempt < claim.attempt:
             best[claim.job_id] = claim
@@ -59,12 +51,12 @@ def sort_by_job(rows: Iterable[R]) -> list[R]:
 
 
 def claim_results(
-    claims: Sequence[Claim],
-    granted: Mapping[Claim, SavedCheckpoint | None],
+    claims: Sequence[port.Claim],
+    granted: Mapping[port.Claim, port.SavedCheckpoint | None],
     found: Mapping[UUID, Found],
     *,
     locked: Set[UUID] = frozenset(),
-) -> list[ClaimResult]:
+) -> list[port.ClaimResult]:
     """Return one answer for each claim, in order; `locked`: jobs that could not be claimed for their lock.
 
     A claim that was not granted, though its row does not refuse it, is HELD: the holder may have released it
@@ -74,59 +66,59 @@ def claim_results(
         return [GRANTED] * len(claims)
     jobs = {claim.job_id for claim in granted}
 
-    def answer(claim: Claim) -> ClaimResult:
+    def answer(claim: port.Claim) -> port.ClaimResult:
         if claim in granted:
-            return ClaimResult(ClaimStatus.GRANTED, checkpoint=granted[claim])
+            return port.ClaimResult(port.ClaimStatus.GRANTED, checkpoint=granted[claim])
         if claim.job_id in jobs:
-            return ClaimResult(ClaimStatus.SUPERSEDED)
+            return port.ClaimResult(port.ClaimStatus.SUPERSEDED)
         return _refusal(claim, found.get(claim.job_id), locked=claim.job_id in locked)
 
     return [answer(claim) for claim in claims]
 
 
-def _refusal(claim: Claim, found: Found | None, *, locked: bool) -> ClaimResult:
+def _refusal(claim: port.Claim, found: Found | None, *, locked: bool) -> port.ClaimResult:
     if found is None:
-        return ClaimResult(ClaimStatus.HELD, locked=locked)
+        return port.ClaimResult(port.ClaimStatus.HELD, locked=locked)
     if found.completion is not None:
-        return ClaimResult(ClaimStatus.COMPLETED, found.completion)
+        return port.ClaimResult(port.ClaimStatus.COMPLETED, found.completion)
     if found.cancelled:
-        return ClaimResult(ClaimStatus.CANCELLED)
+        return port.ClaimResult(port.ClaimStatus.CANCELLED)
     if found.attempt > claim.attempt:
-        return ClaimResult(ClaimStatus.SUPERSEDED)
+        return port.ClaimResult(port.ClaimStatus.SUPERSEDED)
     if found.failure is not None and found.attempt == claim.attempt:
-        return ClaimResult(ClaimStatus.FAILED, failure=found.failure)
-    return ClaimResult(ClaimStatus.HELD, locked=locked)
+        return port.ClaimResult(port.ClaimStatus.FAILED, failure=found.failure)
+    return port.ClaimResult(port.ClaimStatus.HELD, locked=locked)
 
 
-def encode_child_jobs(child_jobs: Sequence[ChildJobRequest]) -> str:
+def encode_child_jobs(child_jobs: Sequence[port.ChildJobRequest]) -> str:
     """Encode child jobs as a column."""
     if not child_jobs:
         return "[]"
     return json.dumps([[one.key, one.request.decode()] for one in child_jobs], separators=(",", ":"))
 
 
-def encode_failure(failure: Failure) -> str:
+def encode_failure(failure: port.Failure) -> str:
     """Encode a failure as a column."""
     details = [failure.details, failure.started_at.isoformat(), failure.finished_at.isoformat()]
     return json.dumps(details, separators=(",", ":"))
 
 
-def decode_failure(claim: Claim, column: str | None) -> Failure | None:
+def decode_failure(claim: port.Claim, column: str | None) -> port.Failure | None:
     """Decode the failure of a row's attempt, if it has failed."""
     if column is None:
         return None
     details, *times = json.loads(column)
-    return Failure(*claim, details, *map(datetime.fromisoformat, times))
+    return port.Failure(*claim, details, *map(datetime.fromisoformat, times))
 
 
-def decode_child_jobs(column: str) -> tuple[ChildJobRequest, ...]:
+def decode_child_jobs(column: str) -> tuple[port.ChildJobRequest, ...]:
     """Decode the column of child jobs."""
-    return tuple(ChildJobRequest(key, request.encode()) for key, request in json.loads(column))
+    return tuple(port.ChildJobRequest(key, request.encode()) for key, request in json.loads(column))
 
 
-def decode_checkpoint(job_id: UUID, attempt: int, text: str | None) -> SavedCheckpoint | None:
+def decode_checkpoint(job_id: UUID, attempt: int, text: str | None) -> port.SavedCheckpoint | None:
     """Decode the checkpoint of a claim's answer (number, blank, state), for the attempt that goes on."""
     if text is None:
         return None
     number, _, state = text.partition(" ")
-    return SavedCheckpoint(job_id, attempt, int(number), state)
+    return port.SavedCheckpoint(job_id, attempt, int(number), state)

@@ -20,18 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger.port import (
-    HOLDER_MARK,
-    PROCESS_MARK,
-    Claim,
-    ClaimResult,
-    Completion,
-    DeletedRows,
-    Failure,
-    LedgerUnavailable,
-    Renewal,
-    SavedCheckpoint,
-)
+from warrener_agent.ledger import port, sqlite_files
 from warrener_agent.ledger.rows import (
     Found,
     claim_results,
@@ -40,16 +29,6 @@ from warrener_agent.ledger.rows import (
     decode_failure,
     encode_failure,
     highest_attempts,
-)
-from warrener_agent.ledger.sqlite_files import (
-    FileWorker,
-    LedgerFiles,
-    SqliteTransaction,
-    WriteLock,
-    encode_completion,
-    immediate_transaction,
-    timestamp_text,
-    translate_outages,
 )
 from warrener_agent.ledger.statements import ledger_statements
 
@@ -69,22 +48,24 @@ class SqliteLedger:
     def __init__(self, path: Path) -> None:
         self._path = path
         claims = path.with_name(path.name + "-claims")
-        self._worker = FileWorker("warrener-ledger", path, lambda: self._open(claims))
-        self._lock = WriteLock(path, claims)
+        self._worker = sqlite_files.FileWorker("warrener-ledger", path, lambda: self._open(claims))
+        self._lock = sqlite_files.WriteLock(path, claims)
 
     async def start(self) -> None:
         await self._worker.run(lambda _: None)
 
-    def _open(self, claims: Path) -> LedgerFiles:
+    def _open(self, claims: Path) -> sqlite_files.LedgerFiles:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with ExitStack() as opened:
-                files = opened.enter_context(closing(LedgerFiles(self._path, claims)))
+                files = opened.enter_context(closing(sqlite_files.LedgerFiles(self._path, claims)))
                 files.make_tables()
                 opened.pop_all()
                 return files
         except OSError as error:
-            raise LedgerUnavailable(f"expected to write the ledger {self._path}, got: {error}") from error
+            raise port.LedgerUnavailable(
+                f"expected to write the ledger {self._path}, got: {error}"
+            ) from error
 
     async def close(self) -> None:
         await self._lock.close()
@@ -101,12 +82,14 @@ class SqliteLedger:
     def _now(self) -> datetime:
         return datetime.now(UTC)
 
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
+    async def claim(
+        self, claims: Sequence[port.Claim], *, agent_id: str, lease: timedelta
+    ) -> list[port.ClaimResult]:
         return await self._run(lambda files: self._claim(files, claims, agent_id, lease))
 
     def _claim(
-        self, files: LedgerFiles, claims: Sequence[Claim], agent_id: str, lease: timedelta
-    ) -> list[ClaimResult]:
+        self, files: sqlite_files.LedgerFiles, claims: Sequence[port.Claim], agent_id: str, lease: timedelta
+    ) -> list[port.ClaimResult]:
         wanted = highest_attempts(claims)
         found = {
             job_id: Found(completion.attempt, cancelled=False, completion=completion)
@@ -115,7 +98,7 @@ class SqliteLedger:
         open_claims = [claim for claim in wanted if claim.job_id not in found] if found else wanted
         values = self._values(agent_id, lease) | {"batch": _pairs(open_claims)}
         granted = {
-            Claim(job_id := UUID(job), attempt): decode_checkpoint(job_id, attempt, checkpoint)
+            port.Claim(job_id := UUID(job), attempt): decode_checkpoint(job_id, attempt, checkpoint)
             for job, attempt, following, checkpoint in files.claims.execute(_SQL["claim"], values).fetchall()
             if following is None
         }
@@ -123,59 +106,59 @@ class SqliteLedger:
         if refused:
             rows = files.claims.execute(_SQL["held"], (_ids(refused),)).fetchall()
             for job, attempt, cancelled, failure in rows:
-                ended = decode_failure(Claim(UUID(job), attempt), failure)
+                ended = decode_failure(port.Claim(UUID(job), attempt), failure)
                 found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
         return claim_results(claims, granted, found)
 
     async def renew(
-        self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
-    ) -> Renewal:
-        return Renewal(
+        self, claims: Sequence[port.Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
+    ) -> port.Renewal:
+        return port.Renewal(
             await self._change("renew", _pairs(claims), agent_id, lease=lease, awaited=even_awaited)
         )
 
-    async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
+    async def complete(self, completions: Sequence[port.Completion], *, agent_id: str) -> set[UUID]:
         # A completion of the handlers' file cannot be here too: a completed job is never granted again.
-        batch = json.dumps([encode_completion(one) for one in completions])
+        batch = json.dumps([sqlite_files.encode_completion(one) for one in completions])
         return await self._change("complete", batch, agent_id)
 
-    async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+    async def fail(self, failures: Sequence[port.Failure], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda files: self._fail(files, "fail", failures, agent_id))
 
-    async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+    async def fail_abandoned(self, failures: Sequence[port.Failure], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda files: self._fail(files, "fail_abandoned", failures, agent_id))
 
     def _fail(
-        self, files: LedgerFiles, statement: str, failures: Sequence[Failure], agent_id: str
+        self, files: sqlite_files.LedgerFiles, statement: str, failures: Sequence[port.Failure], agent_id: str
     ) -> set[UUID]:
         over = read_completions(files, (one.job_id for one in failures))
         batch = [
-            [str(one.job_id), one.attempt, encode_failure(one), timestamp_text(one.finished_at)]
+            [str(one.job_id), one.attempt, encode_failure(one), sqlite_files.timestamp_text(one.finished_at)]
             for one in failures
             if one.job_id not in over
         ]
-        marks = {"batch": json.dumps(batch), "holder": HOLDER_MARK, "mark": PROCESS_MARK}
+        marks = {"batch": json.dumps(batch), "holder": port.HOLDER_MARK, "mark": port.PROCESS_MARK}
         return _changed(files, statement, self._values(agent_id) | marks)
 
     async def save_checkpoints(
-        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
+        self, checkpoints: Sequence[port.SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
         batch = json.dumps([[str(one.job_id), *one[1:]] for one in checkpoints])
-        return await self._change("save", batch, agent_id, at=timestamp_text(now))
+        return await self._change("save", batch, agent_id, at=sqlite_files.timestamp_text(now))
 
-    async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
+    async def release(self, claims: Sequence[port.Claim], *, agent_id: str) -> None:
         await self._change("release", _pairs(claims), agent_id)
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
-        await self._change("cancel", _ids(job_ids), at=timestamp_text(now))
+        await self._change("cancel", _ids(job_ids), at=sqlite_files.timestamp_text(now))
 
     @asynccontextmanager
     async def transaction(
-        self, claim: Claim, *, agent_id: str, time_left: float = inf
-    ) -> "AsyncGenerator[SqliteTransaction]":
+        self, claim: port.Claim, *, agent_id: str, time_left: float = inf
+    ) -> "AsyncGenerator[sqlite_files.SqliteTransaction]":
         del time_left  # a file's lock ends with the process of this host that holds it
         self._require_started()
-        one = SqliteTransaction(self._lock, claim, agent_id)
+        one = sqlite_files.SqliteTransaction(self._lock, claim, agent_id)
         try:
             yield one
         finally:
@@ -183,14 +166,14 @@ class SqliteLedger:
 
     async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
-    ) -> DeletedRows:
+    ) -> port.DeletedRows:
         """Delete old rows; waits for the handlers' transactions if their file has old completions."""
         deleted, there = await self._run(lambda files: _delete_old(files, before, after, limit))
         if not there:
             return deleted
         completions = await self._lock.delete_old(before, limit)
         following = after or _EARLIEST if completions == limit else None
-        return DeletedRows(
+        return port.DeletedRows(
             deleted.rows + completions, deleted.completions + completions, deleted.after or following
         )
 
@@ -207,33 +190,39 @@ class SqliteLedger:
     def _values(self, agent_id: str, lease: timedelta = _NO_TIME) -> dict[str, object]:
         """Return the values that most statements take; of the time after the wait for the lock."""
         now = self._now()
-        return {"agent": agent_id, "now": timestamp_text(now), "until": timestamp_text(now + lease)}
+        return {
+            "agent": agent_id,
+            "now": sqlite_files.timestamp_text(now),
+            "until": sqlite_files.timestamp_text(now + lease),
+        }
 
-    async def _run(self, work: Callable[[LedgerFiles], R]) -> R:
+    async def _run(self, work: Callable[[sqlite_files.LedgerFiles], R]) -> R:
         """Run `work` in a transaction of the claims' file."""
         self._require_started()
 
-        def locked(files: LedgerFiles) -> R:
-            with immediate_transaction(files.claims):
+        def locked(files: sqlite_files.LedgerFiles) -> R:
+            with sqlite_files.immediate_transaction(files.claims):
                 return work(files)
 
-        with translate_outages(self._path):
+        with sqlite_files.translate_outages(self._path):
             return await self._worker.run(locked)
 
     def _require_started(self) -> None:
         if self._worker.files is None:
-            raise LedgerUnavailable("expected a started ledger, got one that is closed; call start() first")
+            raise port.LedgerUnavailable(
+                "expected a started ledger, got one that is closed; call start() first"
+            )
 
 
-def _changed(files: LedgerFiles, statement: str, values: dict[str, object]) -> set[UUID]:
+def _changed(files: sqlite_files.LedgerFiles, statement: str, values: dict[str, object]) -> set[UUID]:
     return {UUID(job) for (job,) in files.claims.execute(_SQL[statement], values).fetchall()}
 
 
-def read_completions(files: LedgerFiles, job_ids: Iterable[UUID]) -> dict[UUID, Completion]:
+def read_completions(files: sqlite_files.LedgerFiles, job_ids: Iterable[UUID]) -> dict[UUID, port.Completion]:
     """Read the completions of these jobs, by job, from both files."""
     ids = (_ids(job_ids),)
     return {
-        (job_id := UUID(job)): Completion(
+        (job_id := UUID(job)): port.Completion(
             job_id, attempt, result, decode_child_jobs(child_jobs), *map(datetime.fromisoformat, times)
         )
         for file in (files.claims, files.effects)
@@ -242,11 +231,11 @@ def read_completions(files: LedgerFiles, job_ids: Iterable[UUID]) -> dict[UUID, 
 
 
 def _delete_old(
-    files: LedgerFiles, before: datetime, after: datetime | None, limit: int
-) -> tuple[DeletedRows, bool]:
+    files: sqlite_files.LedgerFiles, before: datetime, after: datetime | None, limit: int
+) -> tuple[port.DeletedRows, bool]:
     """Delete one batch of the claims' file; True if the handlers' file has old completions too."""
-    claims, values = files.claims, dict[str, Any](before=timestamp_text(before), limit=limit)
-    values["after"] = timestamp_text(after) if after else ""
+    claims, values = files.claims, dict[str, Any](before=sqlite_files.timestamp_text(before), limit=limit)
+    values["after"] = sqlite_files.timestamp_text(after) if after else ""
     completions = claims.execute(_SQL["forget_completions"], values).rowcount
     end = claims.execute(_SQL["page_end"], values).fetchone()
     values["end"] = end[0] if end else values["before"]
@@ -256,10 +245,10 @@ def _delete_old(
     following = after or _EARLIEST if completions == limit else None
     if end:
         following = datetime.fromisoformat(end[0])
-    return DeletedRows(completions + len(gone), completions, following), there
+    return port.DeletedRows(completions + len(gone), completions, following), there
 
 
-def _pairs(claims: Iterable[Claim]) -> str:
+def _pairs(claims: Iterable[port.Claim]) -> str:
     return json.dumps([[str(claim.job_id), claim.attempt] for claim in claims])
 
 

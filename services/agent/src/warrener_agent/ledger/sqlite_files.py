@@ -13,17 +13,12 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 from uuid import UUID
 
+from warrener_agent.ledger import statements
 from warrener_agent.ledger.port import Claim, Completion, LedgerUnavailable
 from warrener_agent.ledger.rows import encode_child_jobs
-from warrener_agent.ledger.statements import (
-    Parameters,
-    SerialTransaction,
-    ledger_statements,
-    number_parameters,
-)
 
 R = TypeVar("R")
-_SQL = ledger_statements("sqlite")
+_SQL = statements.ledger_statements("sqlite")
 _BUSY_TIMEOUT = 5.0
 """Seconds to wait for the claims' lock, which is held for milliseconds."""
 _LOCK_TIMEOUT = 0.25
@@ -255,7 +250,7 @@ class WriteLock:
         await self._worker.close()
 
 
-class SqliteTransaction(SerialTransaction):
+class SqliteTransaction(statements.SerialTransaction):
     """An `OpenTransaction`: the one writer of the handlers' file, from its first statement to its end.
 
     The lock is taken with the first statement, so that a handler that has not written yet blocks no other.
@@ -266,7 +261,7 @@ class SqliteTransaction(SerialTransaction):
         self._lock, self._claim, self._agent_id = lock, claim, agent_id
         self._begun = False
 
-    async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
+    async def _execute(self, statement: str, parameters: statements.Parameters) -> list[Mapping[str, Any]]:
         return await self._lock.run(lambda files: _execute(files.effects, statement, parameters))
 
     async def _record(self, completion: Completion) -> bool:
@@ -289,13 +284,13 @@ class SqliteTransaction(SerialTransaction):
 
 
 def _execute(
-    connection: sqlite3.Connection, statement: str, parameters: Parameters
+    connection: sqlite3.Connection, statement: str, parameters: statements.Parameters
 ) -> list[Mapping[str, Any]]:
     if not isinstance(parameters, Mapping):
         if parameters:
             connection.executemany(statement, map(_to_sqlite_values, parameters))
             return []
-        if number_parameters(statement).names:  # an empty list runs it zero times
+        if statements.number_parameters(statement).names:  # an empty list runs it zero times
             return []
         parameters = {}
     cursor = connection.execute(statement, _to_sqlite_values(parameters))

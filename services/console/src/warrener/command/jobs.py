@@ -31,32 +31,25 @@ _REJECTED = "rejected"
 
 def jobs_command() -> Callable[..., None]:
     """Make `warrener jobs`: the list of the noun, which it can watch, and rejected requests."""
-    from warrener.command.verbs import (
-        finished,
-        list_nouns,
-        options_of,
-        options_of_reads,
-        validated,
-        with_backend,
-    )
+    from warrener.command import verbs
     from warrener.operations.jobs import JOBS, JobsQuery, list_jobs
 
     def jobs(*, watch: bool, store: str | None, as_json: bool, **given: Any) -> None:
         if _REJECTED in (given["state"] or ()):
             _list_rejected(given | {"watch": watch}, store, as_json=as_json)
             return
-        query = validated(JobsQuery, given | {"argument": shlex.join(given["argument"] or ())})
+        query = verbs.validated(JobsQuery, given | {"argument": shlex.join(given["argument"] or ())})
         noun = replace(JOBS, list=partial(list_jobs, max_compared=_MAX_COMPARED))
         if watch:
-            with_backend(resolve_endpoints(store=store), partial(_watch, query=query, as_json=as_json))
+            verbs.with_backend(resolve_endpoints(store=store), partial(_watch, query=query, as_json=as_json))
         else:
-            list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
+            verbs.list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
 
     watching = option("--watch -w", "Refresh every second until Ctrl-C; with --json, one line per change.")
     own = {"watch": (Annotated[bool, watching], False)}
     filters = _filters(", ".join(JobState) + "; repeatable. `rejected`: requests that made no job.")
-    return finished(
-        jobs, list_jobs, {}, {**options_of(JobsQuery), **filters, **own, **options_of_reads(JOBS)}
+    return verbs.finished(
+        jobs, list_jobs, {}, {**verbs.options_of(JobsQuery), **filters, **own, **verbs.options_of_reads(JOBS)}
     )
 
 
@@ -73,12 +66,12 @@ def _filters(states: str) -> dict[str, tuple[Any, Any]]:
 
 def cancel_command() -> Callable[..., None]:
     """Make `warrener cancel`: the verb of the noun, with the filters of `warrener jobs` as options."""
-    from warrener.command.verbs import commands_of, finished, options_of
+    from warrener.command import verbs
     from warrener.operations.jobs import JOBS, NOT_OVER, JobsQuery, cancel_jobs
     from warrener.operations.noun import ListQuery
 
-    cancel = commands_of(JOBS)["cancel"]
-    filters = options_of(JobsQuery) | _filters(", ".join(sorted(NOT_OVER)) + "; repeatable.")
+    cancel = verbs.commands_of(JOBS)["cancel"]
+    filters = verbs.options_of(JobsQuery) | _filters(", ".join(sorted(NOT_OVER)) + "; repeatable.")
     for name in ("q", *ListQuery.model_fields):  # ids are its argument
         del filters[name]
 
@@ -91,12 +84,12 @@ def cancel_command() -> Callable[..., None]:
 
     own = {name: (one.annotation, one.default) for name, one in signature(cancel).parameters.items()}
     del own["query"]
-    return finished(command, cancel_jobs, {"keys": own.pop("keys")}, filters | own)
+    return verbs.finished(command, cancel_jobs, {"keys": own.pop("keys")}, filters | own)
 
 
 def _list_rejected(given: dict[str, Any], store: str | None, *, as_json: bool) -> None:
     """List the requests that made no job: the scheduler parks them."""
-    from warrener.command.verbs import list_nouns, validated
+    from warrener.command import verbs
     from warrener.operations.parked import PARKED, ParkedQuery
     from warrener_contracts.topology import REQUESTS_QUEUE
 
@@ -107,8 +100,8 @@ def _list_rejected(given: dict[str, Any], store: str | None, *, as_json: bool) -
             "job",
             do="look at `warrener parked` for all messages that no service could use",
         )
-    query = validated(ParkedQuery, narrowing | {"queue": REQUESTS_QUEUE.name})
-    list_nouns(PARKED, query, resolve_endpoints(store=store), as_json=as_json)
+    query = verbs.validated(ParkedQuery, narrowing | {"queue": REQUESTS_QUEUE.name})
+    verbs.list_nouns(PARKED, query, resolve_endpoints(store=store), as_json=as_json)
 
 
 async def _watch(backend: "Backend", query: "JobsQuery", *, as_json: bool) -> None:
@@ -162,7 +155,7 @@ def job(
     $ warrener job 456789ab --logs
     $ warrener job 456789ab --follow
     """
-    from warrener.command.verbs import with_backend
+    from warrener.command import verbs
     from warrener.selection import find_job
 
     async def body(backend: "Backend") -> JobState:
@@ -181,7 +174,7 @@ def job(
             await _print_job(backend, row, as_json=as_json)
         return row.state
 
-    state = with_backend(resolve_endpoints(store=store), body)
+    state = verbs.with_backend(resolve_endpoints(store=store), body)
     if (wait or follow) and state is not JobState.SUCCEEDED:
         raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 

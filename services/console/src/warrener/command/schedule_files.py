@@ -11,27 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from warrener.context import (
-    ResolvedEndpoints,
-    connect_client,
-    connect_store,
-    query_store,
-    resolve_endpoints,
-    run,
-)
+from warrener import context, options
 from warrener.errors import CommandError, ExitCode
-from warrener.options import (
-    DEFAULT_REPLY_TIMEOUT,
-    Broker,
-    Json,
-    NoWait,
-    ReplyTimeout,
-    ScheduleNames,
-    Store,
-    Yes,
-    confirm,
-    option,
-)
 from warrener.render.screen import err, out, print_json
 from warrener.selection import find_schedules
 
@@ -48,7 +29,7 @@ _CHANGES_PENDING = 2  # the exit code of --plan
 _POLL_INTERVAL = 0.2  # seconds
 _PLAN_MARKS = {"add": ("+", "good"), "change": ("~", "warning"), "remove": ("-", "error")}
 
-Owner = Annotated[str | None, option("--owner", "Owner named at the top of the file.", "LABEL")]
+Owner = Annotated[str | None, options.option("--owner", "Owner named at the top of the file.", "LABEL")]
 
 # -- apply -------------------------------------------------------------------------------------------------
 
@@ -59,17 +40,17 @@ def apply(
     ],
     *,
     plan: Annotated[
-        bool, option("--plan", "Show the changes, make none; exit code 2 if there are some.")
+        bool, options.option("--plan", "Show the changes, make none; exit code 2 if there are some.")
     ] = False,
     prune: Annotated[
-        bool, option("--prune", "Remove schedules of the file's owner that the file lacks.")
+        bool, options.option("--prune", "Remove schedules of the file's owner that the file lacks.")
     ] = False,
-    yes: Yes = False,
-    no_wait: NoWait = False,
-    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
-    broker: Broker = None,
-    store: Store = None,
-    as_json: Json = False,
+    yes: options.Yes = False,
+    no_wait: options.NoWait = False,
+    timeout: options.ReplyTimeout = options.DEFAULT_REPLY_TIMEOUT,
+    broker: options.Broker = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
 ) -> None:
     """Put the schedules of a file, after showing the changes.
 
@@ -87,8 +68,8 @@ def apply(
             f'{file}: expected `owner = "…"` at its top for --prune, got none: it says whose schedules go',
             do="name an owner, apply the file once, then prune",
         )
-    endpoints = resolve_endpoints(broker, store)
-    found = run(_make_plan(endpoints, schedules_file, prune=prune))
+    endpoints = context.resolve_endpoints(broker, store)
+    found = context.run(_make_plan(endpoints, schedules_file, prune=prune))
     _check_puts(file, schedules_file, found)
     if as_json and plan:
         print_json(_plan_json(found, done=False))
@@ -98,9 +79,9 @@ def apply(
     if plan:
         raise typer.Exit(_CHANGES_PENDING if found.to_do else ExitCode.OK)
     if found.to_do:
-        confirm("Apply these changes?", _summary(found), "--plan", yes=yes)
+        options.confirm("Apply these changes?", _summary(found), "--plan", yes=yes)
         changes = _summary(replace(found, steps=tuple(found.to_do)))
-        if late := run(_carry_out(endpoints, found, None if no_wait else timeout)):
+        if late := context.run(_carry_out(endpoints, found, None if no_wait else timeout)):
             published = f"published, and not picked up by a scheduler within {timeout:g} s"
             err().print(f"[warning]![/] {published}: {', '.join(late)}")
             raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
@@ -110,10 +91,12 @@ def apply(
         print_json(_plan_json(found, done=None if found.to_do and no_wait else True))
 
 
-async def _make_plan(endpoints: ResolvedEndpoints, schedules_file: "SchedulesFile", *, prune: bool) -> "Plan":
+async def _make_plan(
+    endpoints: context.ResolvedEndpoints, schedules_file: "SchedulesFile", *, prune: bool
+) -> "Plan":
     from warrener.schedules.plan import make_plan
 
-    async with connect_store(endpoints) as open_store:
+    async with context.connect_store(endpoints) as open_store:
         rows = await open_store.schedules(
             None if prune else [definition.name for definition in schedules_file.schedules]
         )
@@ -134,21 +117,21 @@ def _check_puts(file: Path, schedules_file: "SchedulesFile", found: "Plan") -> N
             )
 
 
-async def _carry_out(endpoints: ResolvedEndpoints, found: "Plan", timeout: float | None) -> list[str]:
+async def _carry_out(endpoints: context.ResolvedEndpoints, found: "Plan", timeout: float | None) -> list[str]:
     """Publish the changes; returns the names that no scheduler has picked up in time. Without a timeout it
     returns when the broker has confirmed them."""
     from warrener.schedules.plan import make_plan
     from warrener_client import CommandTimeout
 
     until = monotonic() + (timeout or 0)
-    async with connect_client(endpoints) as client:
+    async with context.connect_client(endpoints) as client:
         with suppress(CommandTimeout):  # the store says below which are left
             await client.put_schedules(found.puts, reply_timeout=timeout)
         for name in found.removed:
             await client.remove_schedule(name, "it is no longer in the file")
     if timeout is None:
         return []
-    async with connect_store(endpoints) as open_store:
+    async with context.connect_store(endpoints) as open_store:
         while True:
             rows = await open_store.schedules([step.name for step in found.to_do])
             current = {name: row.definition for name, row in rows.items()}
@@ -205,7 +188,7 @@ def _plan_json(found: "Plan", *, done: bool | None) -> dict[str, object]:
 # -- export ------------------------------------------------------------------------------------------------
 
 
-def export(names: ScheduleNames = None, *, owner: Owner = None, store: Store = None) -> None:
+def export(names: options.ScheduleNames = None, *, owner: Owner = None, store: options.Store = None) -> None:
     """Write schedules to stdout as a file that `apply` reads.
 
     Without names, --owner selects the schedules of this owner; with names, it makes the owner theirs.
@@ -216,7 +199,7 @@ def export(names: ScheduleNames = None, *, owner: Owner = None, store: Store = N
     """
     from warrener.schedules.schedules_file import render_schedules
 
-    rows = query_store(store, lambda open_store: find_schedules(open_store, names or ()))
+    rows = context.query_store(store, lambda open_store: find_schedules(open_store, names or ()))
     definitions = [row.definition for row in rows.values()]
     if owner is not None and not names:
         definitions = [definition for definition in definitions if definition.owner == owner]
@@ -257,21 +240,23 @@ def import_(
     ],
     *,
     output: Annotated[
-        Path | None, option("--output -o", "File to write (default stdout).", dir_okay=False)
+        Path | None, options.option("--output -o", "File to write (default stdout).", dir_okay=False)
     ] = None,
     owner: Owner = None,
-    prefix: Annotated[str | None, option("--prefix", "Prefix of the schedules' names.")] = None,
+    prefix: Annotated[str | None, options.option("--prefix", "Prefix of the schedules' names.")] = None,
     timezone: Annotated[
-        str | None, option("--timezone", "IANA time zone (default: that of the source, or UTC).")
+        str | None, options.option("--timezone", "IANA time zone (default: that of the source, or UTC).")
     ] = None,
     job_type: Annotated[
-        str, option("--type", "Job type that runs a crontab's commands.", "TYPE")
+        str, options.option("--type", "Job type that runs a crontab's commands.", "TYPE")
     ] = "cron.line",
     system: Annotated[
-        bool, option("--system", "Each line of the crontab names a user, as in /etc/crontab.")
+        bool, options.option("--system", "Each line of the crontab names a user, as in /etc/crontab.")
     ] = False,
-    strict: Annotated[bool, option("--strict", "Exit code 4 if anything is not carried over.")] = False,
-    as_json: Json = False,
+    strict: Annotated[
+        bool, options.option("--strict", "Exit code 4 if anything is not carried over.")
+    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Convert a crontab or a Celery beat schedule to a file for `warrener schedule apply`.
 

@@ -9,15 +9,7 @@ from urllib.parse import quote
 from warrener.doctor import CheckResult, CheckStatus, ok, warning
 from warrener.doctor.inspector import BrokerInspector
 from warrener.doctor.management_api import BindingsUnavailable, ManagementApi, QueueBindings, bindings, query
-from warrener_contracts.topology import (
-    RETIRED_QUEUES,
-    TOPOLOGY,
-    TRIGGERS_QUEUE,
-    Binding,
-    Queue,
-    Topology,
-    dispatch_queue,
-)
+from warrener_contracts import topology
 from warrener_runtime.bus.namespace import NameMapper
 
 _DECLARE = "run `warrener topology --declare`"
@@ -25,7 +17,7 @@ _RECREATE = "RabbitMQ cannot change it: empty the queue, delete it, then run `wa
 _DELETE = "delete it once no service of an earlier version runs"
 _UNBIND = "unbind it (in the management page, for instance), unless it is intended"
 
-_DISPATCH_QUEUES = dispatch_queue("").name
+_DISPATCH_QUEUES = topology.dispatch_queue("").name
 """Prefix of the queues that job types name; only the broker knows which exist."""
 
 
@@ -68,11 +60,11 @@ class TopologyDiff:
 async def compare_topology(inspector: BrokerInspector, management: ManagementApi) -> TopologyDiff:
     """Compare the broker with the topology of this version, and change nothing."""
     found = await differences(inspector)
-    for name in RETIRED_QUEUES:
+    for name in topology.RETIRED_QUEUES:
         if await inspector.queue(name) is not None:
             found.append(TopologyDifference.warning(f"queue {name}", "is of an earlier version", _DELETE))
     absent = {each.what for each in found if each.missing}
-    queues = [queue for queue in TOPOLOGY.queues if f"queue {queue.name}" not in absent]
+    queues = [queue for queue in topology.TOPOLOGY.queues if f"queue {queue.name}" not in absent]
     names = inspector.names
     if not queues:
         return TopologyDiff(_with_broker_names(found, names))  # nothing that could be bound
@@ -81,8 +73,8 @@ async def compare_topology(inspector: BrokerInspector, management: ManagementApi
     except BindingsUnavailable as reason:
         return TopologyDiff(_with_broker_names(found, names), not_compared=reason)
     dispatch = dispatch_queues(seen)
-    found += await differences(inspector, Topology((), dispatch))
-    exchanges = {each.name for each in TOPOLOGY.exchanges if f"exchange {each.name}" not in absent}
+    found += await differences(inspector, topology.Topology((), dispatch))
+    exchanges = {each.name for each in topology.TOPOLOGY.exchanges if f"exchange {each.name}" not in absent}
     unlike = compare_bindings((*queues, *dispatch), exchanges, seen)
     return TopologyDiff(_with_broker_names(found, names), _with_broker_names(unlike, names), compared=True)
 
@@ -96,7 +88,9 @@ def _with_broker_names(
     )
 
 
-async def differences(inspector: BrokerInspector, wanted: Topology = TOPOLOGY) -> list[TopologyDifference]:
+async def differences(
+    inspector: BrokerInspector, wanted: topology.Topology = topology.TOPOLOGY
+) -> list[TopologyDifference]:
     """Find every exchange and queue that is missing or differs.
 
     The inspector declares only what exists: the broker accepts an equal declaration and refuses another.
@@ -119,7 +113,7 @@ def ours(seen: QueueBindings, names: NameMapper) -> QueueBindings:
     """The queues of the namespace, by the code's names. Pure."""
     return {
         names.from_broker(queue): frozenset(
-            Binding(names.from_broker(bound.exchange), bound.key) for bound in bindings_of_it
+            topology.Binding(names.from_broker(bound.exchange), bound.key) for bound in bindings_of_it
         )
         for queue, bindings_of_it in seen.items()
         if names.is_ours(queue)
@@ -127,7 +121,7 @@ def ours(seen: QueueBindings, names: NameMapper) -> QueueBindings:
 
 
 def check_same_broker(
-    management: ManagementApi, queues: Iterable[Queue], seen: QueueBindings
+    management: ManagementApi, queues: Iterable[topology.Queue], seen: QueueBindings
 ) -> QueueBindings:
     """Return `seen`; raise BindingsUnavailable if it has none of the queues that exist. Pure."""
     if any(queue.name in seen for queue in queues):
@@ -138,14 +132,14 @@ def check_same_broker(
     )
 
 
-def dispatch_queues(seen: QueueBindings) -> tuple[Queue, ...]:
+def dispatch_queues(seen: QueueBindings) -> tuple[topology.Queue, ...]:
     """The queues of job types that exist. Pure."""
     names = sorted(name for name in seen if name.startswith(_DISPATCH_QUEUES))
-    return tuple(dispatch_queue(name.removeprefix(_DISPATCH_QUEUES)) for name in names)
+    return tuple(topology.dispatch_queue(name.removeprefix(_DISPATCH_QUEUES)) for name in names)
 
 
 def compare_bindings(
-    queues: Iterable[Queue], exchanges: set[str], seen: QueueBindings
+    queues: Iterable[topology.Queue], exchanges: set[str], seen: QueueBindings
 ) -> list[TopologyDifference]:
     """Find missing bindings, and foreign ones of our queues, which bring them other messages. Pure.
 
@@ -163,7 +157,7 @@ def compare_bindings(
             for bound in queue.bindings
             if bound.exchange in exchanges and bound not in there
         ]
-        if queue.name == TRIGGERS_QUEUE.name:
+        if queue.name == topology.TRIGGERS_QUEUE.name:
             continue  # the scheduler binds the events that schedules wait for
         for bound in sorted(there - set(queue.bindings), key=lambda bound: (bound.exchange, bound.key)):
             what = f"binding {bound.exchange} {bound.key} → {queue.name}"

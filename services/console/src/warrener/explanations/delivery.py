@@ -7,18 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from warrener.explanations import facts
 from warrener.explanations import suggestions as suggest
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk
-from warrener.explanations.facts import (
-    QueueFacts,
-    SystemFacts,
-    counted,
-    ended_agents,
-    free_slots,
-    knows,
-    names,
-)
 from warrener.explanations.surroundings import check_supervisor, is_permission, refused
 from warrener_contracts.topology import dispatch_queue
 from warrener_store.agents.rows import AgentRow
@@ -55,7 +47,7 @@ def check_queue_exists(walk: Walk, queue: str, since: datetime | None) -> Explan
 
 def check_binding(walk: Walk, queue: str, exchange: str, since: datetime | None) -> Explanation | None:
     """End the walk if messages of the exchange do not reach the queue."""
-    known, name = walk.system.queues.get(queue) or QueueFacts(), dispatch_queue(queue).name
+    known, name = walk.system.queues.get(queue) or facts.QueueFacts(), dispatch_queue(queue).name
     if known.unbound is None:
         if walk.system.bindings_unknown is not None:
             walk.unknown("binding", f"{exchange} → {name}: {walk.system.bindings_unknown}")
@@ -105,7 +97,7 @@ def check_agents(
     if consumers == 0:
         sentence = f"Queue {queue} has no consumer: agent {able[0].agent_id} has just ended or been cut off"
         return _end_unserved(walk, queue, Cause.AGENT_GONE, sentence, since=able[0].last_seen_at)
-    knowing = [agent for agent in able if job_type is None or knows(agent, job_type)]
+    knowing = [agent for agent in able if job_type is None or facts.knows(agent, job_type)]
     return (
         _slots_full(walk, queue, knowing)
         if knowing
@@ -118,7 +110,7 @@ def _nobody(
 ) -> Explanation | None:
     """End the walk if no agent of the queue sends heartbeats, or if all are draining."""
     if alive := walk.system.alive_of(queue):
-        draining = f"All agents of queue {queue} are draining and take no further jobs: {names(alive)}"
+        draining = f"All agents of queue {queue} are draining and take no further jobs: {facts.names(alive)}"
         return _end_unserved(walk, queue, Cause.AGENTS_DRAINING, draining)
     known = walk.system.agents_of(queue)
     if known and consumers:
@@ -166,7 +158,7 @@ def _in_trouble(walk: Walk, queue: str, agent: AgentRow) -> Explanation:
     return walk.end(Cause.LEDGER_UNREACHABLE, sentence, show, detail=trouble, next=then)
 
 
-def _all_silent_together(system: SystemFacts) -> bool:
+def _all_silent_together(system: facts.SystemFacts) -> bool:
     """True if the supervisor that stores heartbeats is to blame: all agents fell silent at one moment, or
     events wait for it too."""
     seen = [agent.last_seen_at for agent in system.agents if not agent.draining]
@@ -186,7 +178,7 @@ def end_type_not_known(
     others = sorted({other for agent in serving for other in agent.queues} - {queue})
     is_listed = all(agent.job_types is not None for agent in serving)
     elsewhere = f"; agents of queue {', '.join(others)} do" if others and is_listed else ""
-    whom = names(here) if here else "the last one"
+    whom = facts.names(here) if here else "the last one"
     return walk.end(
         Cause.TYPE_NOT_KNOWN,
         f"No agent of queue {queue} knows {job_type}: {whom} returns its jobs{elsewhere}",
@@ -200,7 +192,7 @@ def end_type_not_known(
 def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation | None:
     slots = sum(agent.slots for agent in working)
     many = f"{len(working)} agents" if len(working) > 1 else f"agent {working[0].agent_id}"
-    if free := sum(free_slots(agent, queue) for agent in working):
+    if free := sum(facts.free_slots(agent, queue) for agent in working):
         walk.passed("agents", f"{many} of queue {queue}, {free} of {slots} slots free")
         return None
     which = f"All {slots} slots of {many} are" if slots > 1 else f"The one slot of {many} is"
@@ -210,12 +202,12 @@ def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation 
 
 
 def name_ending_jobs(
-    found: Explanation, system: SystemFacts, queues: tuple[str, ...], own: UUID | None
+    found: Explanation, system: facts.SystemFacts, queues: tuple[str, ...], own: UUID | None
 ) -> Explanation:
     """Note other jobs than `own` that have ended agents of these queues: they may end the next agent too."""
     for row in (system.ending_jobs[queue] for queue in queues if queue in system.ending_jobs):
         if row.job_id != own:
-            ended = f"has ended {counted(ended_agents(row), 'agent')} of queue {row.queue}"
+            ended = f"has ended {facts.counted(facts.ended_agents(row), 'agent')} of queue {row.queue}"
             found = replace(
                 found,
                 notes=(*found.notes, f"job {row.job_id} ({row.job_type}) {ended}"),
@@ -244,5 +236,5 @@ def end_in_turn(walk: Walk, queue: str, attempt: int, since: datetime) -> Explan
             lost = f"The message of attempt {attempt} is lost: queue {queue} is empty and its agents are free"
             then = "A supervisor compares queue and store, and publishes it again under the same number"
             return walk.end(Cause.DISPATCH_MISSING, lost, show, since=since, next=then)
-    depth = f", which holds {counted(waiting, 'message')}" if waiting else ""
+    depth = f", which holds {facts.counted(waiting, 'message')}" if waiting else ""
     return walk.end(Cause.IN_QUEUE, f"Attempt {attempt} is in queue {queue}{depth}", show, since=since)

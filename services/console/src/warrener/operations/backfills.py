@@ -12,16 +12,7 @@ from rich.text import Text
 from warrener.errors import CommandError
 from warrener.operations.noun import ActionBody, Backend, Call, Flag, Outcome, Verb
 from warrener.render.screen import table
-from warrener.schedules.backfill import (
-    BackfillSpan,
-    BackfillTick,
-    BackfillTickStatus,
-    backfill_data,
-    count_remaining,
-    find_span,
-    parse_rate,
-    parse_time,
-)
+from warrener.schedules import backfill
 from warrener.selection import find_schedule
 from warrener_contracts import events
 from warrener_runtime.clock import SystemEntropy
@@ -31,10 +22,10 @@ if TYPE_CHECKING:
 
 _PICKUP_TIMEOUT = 5.0  # seconds
 _PASSED_OVER = {
-    BackfillTickStatus.PENDING: "requested before",
-    BackfillTickStatus.HAS_JOB: "with a job",
-    BackfillTickStatus.WAITING: "waiting for the end of an earlier job",
-    BackfillTickStatus.OVER_LIMIT: "beyond the limit",
+    backfill.BackfillTickStatus.PENDING: "requested before",
+    backfill.BackfillTickStatus.HAS_JOB: "with a job",
+    backfill.BackfillTickStatus.WAITING: "waiting for the end of an earlier job",
+    backfill.BackfillTickStatus.OVER_LIMIT: "beyond the limit",
 }
 
 
@@ -58,12 +49,12 @@ async def read_span(
     *,
     limit: int | None = None,
     max_ticks: int | None = None,
-) -> BackfillSpan:
+) -> backfill.BackfillSpan:
     """Find the ticks of a backfill; None: as many as one may have. Raises CommandError."""
     row, now = await find_schedule(backend.store, name), await backend.now()
-    wanted = parse_time(begin, "--from"), parse_time(end, "--to") if end else now
+    wanted = backfill.parse_time(begin, "--from"), backfill.parse_time(end, "--to") if end else now
     max_ticks = max_ticks or events.MAX_BACKFILL_TICKS
-    return await find_span(backend.store, row, wanted, now=now, limit=limit, max_ticks=max_ticks)
+    return await backfill.find_span(backend.store, row, wanted, now=now, limit=limit, max_ticks=max_ticks)
 
 
 async def backfill_schedule(call: Call[Backfill]) -> Outcome:
@@ -77,7 +68,7 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
     $ warrener schedule backfill flights.hourly --from 2026-03-01 --rate 2/s --reason "March was mended"
     """
     body, backend, name = call.body, call.backend, call.key
-    rate = parse_rate(body.rate)
+    rate = backfill.parse_rate(body.rate)
     span = await read_span(backend, name, body.begin, body.end, limit=body.limit)
     jobs = len(span.requested)
     if jobs and not body.dry_run:
@@ -87,7 +78,7 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
             source=client.source,
             time=await backend.now(),
             subject=name,
-            data=backfill_data(span, rate, call.reason),
+            data=backfill.backfill_data(span, rate, call.reason),
         )
         await client.send(event, reply_timeout=call.reply_timeout)
     if call.progress is not None and not body.dry_run:
@@ -104,10 +95,10 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
     )
 
 
-def _span_table(ticks: Sequence[BackfillTick]) -> Table:
+def _span_table(ticks: Sequence[backfill.BackfillTick]) -> Table:
     made = table("nominal time", "status", "job")
     for tick in ticks:
-        style = "live" if tick.status is BackfillTickStatus.REQUESTED else "soft"
+        style = "live" if tick.status is backfill.BackfillTickStatus.REQUESTED else "soft"
         job = "" if tick.job_id is None else str(tick.job_id)
         made.add_row(
             f"{tick.nominal_at:%Y-%m-%d %H:%M:%S}Z",
@@ -117,13 +108,15 @@ def _span_table(ticks: Sequence[BackfillTick]) -> Table:
     return made
 
 
-async def follow_backfill(store: "Store", span: BackfillSpan, progress: Callable[[str], object]) -> None:
+async def follow_backfill(
+    store: "Store", span: backfill.BackfillSpan, progress: Callable[[str], object]
+) -> None:
     """Wait until each tick's job is requested. An interruption ends the waiting, not the backfill."""
     awaited, waited = span.awaited, 0.0
     pause = max(0.3, len(awaited) / 20_000)  # reading the ticks of a long span is expensive
     while awaited:
         ticks = await store.ticks_of(span.schedule, None, begin=awaited[0], end=awaited[-1])
-        not_picked_up, unpublished = count_remaining(awaited, ticks)
+        not_picked_up, unpublished = backfill.count_remaining(awaited, ticks)
         if not not_picked_up + unpublished:
             return
         if not_picked_up < len(awaited):
@@ -137,7 +130,7 @@ async def follow_backfill(store: "Store", span: BackfillSpan, progress: Callable
         waited += pause
 
 
-def _sentence(span: BackfillSpan, body: Backfill) -> str:
+def _sentence(span: backfill.BackfillSpan, body: Backfill) -> str:
     if not span.ticks:
         return f"{span.schedule} has no past tick in this span"
     passed = [f"{count:,} {words}" for status, words in _PASSED_OVER.items() if (count := span.count(status))]

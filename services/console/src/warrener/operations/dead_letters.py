@@ -8,24 +8,9 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, model_validator
 
 from warrener.errors import NothingFound
+from warrener.operations import noun
 from warrener.operations.job import JobDetails, read_job
 from warrener.operations.masking import mask_dead_letter
-from warrener.operations.noun import (
-    Backend,
-    Call,
-    Flag,
-    Keys,
-    ListQuery,
-    Noun,
-    NounQuery,
-    Outcome,
-    Preview,
-    Selection,
-    Time,
-    Verb,
-    cut_page,
-    read_position,
-)
 from warrener.operations.redrives import start
 from warrener.operations.roles import Role
 from warrener.options import parse_policy_options, read_object
@@ -33,20 +18,8 @@ from warrener.render.jobs import id_text
 from warrener.render.screen import WIDE, out
 from warrener.render.tones import Tone
 from warrener.selection import find_job_id
-from warrener_contracts.events import (
-    DeadLetterSelection,
-    JobDropRequestedData,
-    JobRedriveRequestedData,
-    JsonObject,
-)
-from warrener_store.dead_letters.rows import (
-    MAX_COUNTED_DEATHS,
-    UNRESOLVED,
-    DeadLetter,
-    DeadLetterFilter,
-    DeadLetterState,
-    UnresolvedCause,
-)
+from warrener_contracts import events
+from warrener_store.dead_letters import rows
 
 if TYPE_CHECKING:
     from warrener_store import Store
@@ -59,52 +32,52 @@ _CAUSE = "Cause of death; its beginning is enough."
 _SINCE = "Maximum time since the death, such as 2h."
 
 
-class DeadLettersQuery(ListQuery):
+class DeadLettersQuery(noun.ListQuery):
     """The dead letters to list."""
 
     fingerprint: str = Field(default="", max_length=40, description=_CAUSE)
-    job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
-    since: Time = Field(default=None, description=_SINCE)
-    redrive_id: Annotated[UUID | None, Flag("--redrive")] = Field(
+    job_type: Annotated[str, noun.Flag("--type")] = Field(default="", max_length=200, description="Job type.")
+    since: noun.Time = Field(default=None, description=_SINCE)
+    redrive_id: Annotated[UUID | None, noun.Flag("--redrive")] = Field(
         default=None, description="Whole id of the redrive that was the last to take them."
     )
-    state: DeadLetterState | None = Field(
-        default=None, description=f"State (default: the unresolved ones): {', '.join(DeadLetterState)}."
+    state: rows.DeadLetterState | None = Field(
+        default=None, description=f"State (default: the unresolved ones): {', '.join(rows.DeadLetterState)}."
     )
-    everything: Annotated[bool, Flag("--all")] = Field(default=False, description="Also resolved ones.")
+    everything: Annotated[bool, noun.Flag("--all")] = Field(default=False, description="Also resolved ones.")
 
 
 class DeadLettersPage(BaseModel):
     """A page of dead letters, the last that died first. `next`: pass it as `after`."""
 
-    dead_letters: list[DeadLetter]
+    dead_letters: list[rows.DeadLetter]
     next: str | None = None
 
 
-async def list_dead_letters(backend: Backend, query: DeadLettersQuery) -> DeadLettersPage:
+async def list_dead_letters(backend: noun.Backend, query: DeadLettersQuery) -> DeadLettersPage:
     """List the unresolved dead letters, the newest first.
 
     $ warrener dead-letters list --fingerprint 9f86d0
     $ warrener dead-letters list --type flights.load --since 2h --json
     """
-    unresolved = () if query.everything else UNRESOLVED
+    unresolved = () if query.everything else rows.UNRESOLVED
     cause = await find_fingerprint(backend.store, query.fingerprint) if query.fingerprint else None
-    which = DeadLetterFilter(
+    which = rows.DeadLetterFilter(
         states=unresolved if query.state is None else (query.state,),
         fingerprint=cause,
         job_type=query.job_type or None,
         died_after=query.since,
         redrive_id=query.redrive_id,
-        after=read_position(query.after, UUID),
+        after=noun.read_position(query.after, UUID),
         limit=query.limit + 1,
     )
     found = await backend.store.dead_letter_store.list_dead_letters(which)
-    shown, following = cut_page(found, query.limit, lambda one: (one.died_at, one.job_id))
+    shown, following = noun.cut_page(found, query.limit, lambda one: (one.died_at, one.job_id))
     masked = [mask_dead_letter(backend.masker, one) for one in shown]
     return DeadLettersPage(dead_letters=masked, next=following)
 
 
-async def read_dead_letter(backend: Backend, job_id: str) -> JobDetails:
+async def read_dead_letter(backend: noun.Backend, job_id: str) -> JobDetails:
     """Show one dead letter.
 
     The job with its arguments, policy and trace, each attempt with its error and stack, the cause, and the
@@ -121,9 +94,9 @@ async def read_dead_letter(backend: Backend, job_id: str) -> JobDetails:
     return found
 
 
-async def read_example(backend: Backend, job_id: UUID) -> tuple[DeadLetter, JsonObject]:
+async def read_example(backend: noun.Backend, job_id: UUID) -> tuple[rows.DeadLetter, events.JsonObject]:
     """Read a dead letter and the arguments of its job, without secrets."""
-    which = DeadLetterFilter(states=(), job_ids=(job_id,), limit=1)
+    which = rows.DeadLetterFilter(states=(), job_ids=(job_id,), limit=1)
     found = await backend.store.dead_letter_store.list_dead_letters(which)
     job = (await backend.store.jobs_by_id([job_id])).get(job_id)
     if not found or job is None:
@@ -134,13 +107,13 @@ async def read_example(backend: Backend, job_id: UUID) -> tuple[DeadLetter, Json
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-class _Selection(Selection):
+class _Selection(noun.Selection):
     """The dead letters: those of these jobs, or all that meet these conditions."""
 
     fingerprint: str = Field(default="", max_length=40, description=_CAUSE)
-    job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
-    since: Time = Field(default=None, description=_SINCE)
-    everything: Annotated[bool, Flag("--all")] = Field(default=False, description="All of them.")
+    job_type: Annotated[str, noun.Flag("--type")] = Field(default="", max_length=200, description="Job type.")
+    since: noun.Time = Field(default=None, description=_SINCE)
+    everything: Annotated[bool, noun.Flag("--all")] = Field(default=False, description="All of them.")
 
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
@@ -159,14 +132,14 @@ class _Selection(Selection):
 class RedriveBody(_Selection):
     """Request dead jobs again, a canary of them first."""
 
-    limit: Annotated[int | None, Flag("--limit", "-n")] = Field(
+    limit: Annotated[int | None, noun.Flag("--limit", "-n")] = Field(
         default=None, ge=1, description="Maximum number of jobs."
     )
     dry_run: bool = Field(default=False, description="Check and count everything, request nothing.")
-    edits: Annotated[dict[str, Any], BeforeValidator(read_object), Flag("--set")] = Field(
+    edits: Annotated[dict[str, Any], BeforeValidator(read_object), noun.Flag("--set")] = Field(
         default_factory=dict[str, Any], description="New value of an argument; null leaves it out."
     )
-    unset: Keys = Field(default_factory=list[str], description="Argument to leave out.")
+    unset: noun.Keys = Field(default_factory=list[str], description="Argument to leave out.")
     queue: str | None = Field(default=None, description="Queue (default: that of each dead job).")
     policy: str | None = Field(
         default=None, description="JSON: policy fields that replace those of the job type."
@@ -187,7 +160,7 @@ class DropBody(_Selection):
     )
 
 
-async def redrive(call: Call[RedriveBody]) -> Outcome:
+async def redrive(call: noun.Call[RedriveBody]) -> noun.Outcome:
     """Redrive dead letters: request their jobs again, safely.
 
     A canary runs first; if none of it dies, the others follow at a rate. The redrive stops by itself when
@@ -199,7 +172,7 @@ async def redrive(call: Call[RedriveBody]) -> Outcome:
     """
     body = call.body
     which = await _select(call)
-    data = JobRedriveRequestedData(
+    data = events.JobRedriveRequestedData(
         selection=which,
         limit=body.limit,
         edits={**body.edits, **dict.fromkeys(body.unset)},
@@ -220,37 +193,37 @@ async def redrive(call: Call[RedriveBody]) -> Outcome:
     return replace(outcome, details={**outcome.details, "groups": found.groups})
 
 
-async def drop(call: Call[DropBody]) -> Outcome:
+async def drop(call: noun.Call[DropBody]) -> noun.Outcome:
     """Drop dead letters: mark them as never to be redriven. Without --yes the command only shows them.
 
     They stay readable (`warrener dead-letters list --all`), with the person and the reason.
 
     $ warrener dead-letters drop --fingerprint 9f86d0 --reason "the files were withdrawn" --yes
     """
-    data = JobDropRequestedData(selection=await _select(call), by=call.by, reason=call.body.reason)
+    data = events.JobDropRequestedData(selection=await _select(call), by=call.by, reason=call.body.reason)
     return await start(call, data)
 
 
-async def preview(call: Call[DropBody]) -> Preview:
+async def preview(call: noun.Call[DropBody]) -> noun.Preview:
     """Count the dead letters of a selection, by cause and job type."""
     return await _group(call, await _select(call))
 
 
-async def _group(call: Call[Any], which: DeadLetterSelection) -> Preview:
+async def _group(call: noun.Call[Any], which: events.DeadLetterSelection) -> noun.Preview:
     groups = await call.backend.store.dead_letter_store.group_dead_letters(
-        DeadLetterFilter(**which.model_dump(), limit=_MAX_GROUPS)
+        rows.DeadLetterFilter(**which.model_dump(), limit=_MAX_GROUPS)
     )
     fields = ("fingerprint", "job_type", "dead_letters", "first_died_at", "last_died_at")
-    return Preview(
+    return noun.Preview(
         sum(group.dead_letters for group in groups),
         [{name: getattr(group, name) for name in fields} for group in groups],
     )
 
 
-async def _select(call: Call[Any]) -> DeadLetterSelection:
+async def _select(call: noun.Call[Any]) -> events.DeadLetterSelection:
     body: _Selection = call.body
     store = call.backend.store
-    return DeadLetterSelection(
+    return events.DeadLetterSelection(
         job_ids=tuple([await find_job_id(store, text) for text in body.ids]),
         fingerprint=await find_fingerprint(store, body.fingerprint) if body.fingerprint else None,
         job_type=body.job_type or None,
@@ -258,7 +231,7 @@ async def _select(call: Call[Any]) -> DeadLetterSelection:
     )
 
 
-DEAD_LETTERS = Noun(
+DEAD_LETTERS = noun.Noun(
     word="dead-letters",
     plural="dead-letters",
     key="job_id",
@@ -267,8 +240,8 @@ DEAD_LETTERS = Noun(
     list=list_dead_letters,
     read=read_dead_letter,
     verbs=(
-        Verb("redrive", RedriveBody, redrive, signed=True, keys="ids"),
-        Verb("drop", DropBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
+        noun.Verb("redrive", RedriveBody, redrive, signed=True, keys="ids"),
+        noun.Verb("drop", DropBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
     ),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
@@ -280,16 +253,16 @@ DEAD_LETTERS = Noun(
         "why": lambda one: f"{one.error.type}: {one.error.message}" if one.error else one.reason,
     },
     tones={  # those to which nothing more happens first
-        DeadLetterState.SUCCEEDED: Tone.GOOD,
-        DeadLetterState.ALREADY_SUCCEEDED: Tone.GOOD,
-        DeadLetterState.DROPPED: Tone.SOFT,
-        DeadLetterState.DIED_AGAIN: Tone.ERROR,
-        DeadLetterState.DIED: Tone.ERROR,
-        DeadLetterState.REJECTED: Tone.WARNING,
-        DeadLetterState.REOPENED: Tone.WARNING,
-        DeadLetterState.REDRIVEN: Tone.LIVE,
-        DeadLetterState.CLAIMED: Tone.SOFT,
-        DeadLetterState.OPEN: Tone.ERROR,
+        rows.DeadLetterState.SUCCEEDED: Tone.GOOD,
+        rows.DeadLetterState.ALREADY_SUCCEEDED: Tone.GOOD,
+        rows.DeadLetterState.DROPPED: Tone.SOFT,
+        rows.DeadLetterState.DIED_AGAIN: Tone.ERROR,
+        rows.DeadLetterState.DIED: Tone.ERROR,
+        rows.DeadLetterState.REJECTED: Tone.WARNING,
+        rows.DeadLetterState.REOPENED: Tone.WARNING,
+        rows.DeadLetterState.REDRIVEN: Tone.LIVE,
+        rows.DeadLetterState.CLAIMED: Tone.SOFT,
+        rows.DeadLetterState.OPEN: Tone.ERROR,
     },
     empty="No dead letter matches.",
 )
@@ -298,11 +271,11 @@ DEAD_LETTERS = Noun(
 # -- causes ------------------------------------------------------------------------------------------------
 
 
-class CausesQuery(NounQuery):
+class CausesQuery(noun.NounQuery):
     """The causes to list."""
 
-    job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
-    limit: Annotated[int, Flag("--limit", "-n")] = Field(
+    job_type: Annotated[str, noun.Flag("--type")] = Field(default="", max_length=200, description="Job type.")
+    limit: Annotated[int, noun.Flag("--limit", "-n")] = Field(
         default=50, ge=1, le=1000, description="Maximum number of causes, that of the last death first."
     )
 
@@ -339,7 +312,7 @@ class CausesPage(BaseModel):
     causes: list[DeathCause]
 
 
-async def list_causes(backend: Backend, query: CausesQuery) -> CausesPage:
+async def list_causes(backend: noun.Backend, query: CausesQuery) -> CausesPage:
     """List the causes of unresolved dead letters, that of the last death first, or show one.
 
     $ warrener dead-letters causes
@@ -348,28 +321,28 @@ async def list_causes(backend: Backend, query: CausesQuery) -> CausesPage:
     return CausesPage(causes=await _unresolved(backend, query.limit, job_type=query.job_type or None))
 
 
-async def read_cause(backend: Backend, fingerprint: str) -> DeathCause:
+async def read_cause(backend: noun.Backend, fingerprint: str) -> DeathCause:
     """Show one cause, also one whose dead letters were all redriven or dropped. `none`: that of deaths whose
     cause is not known."""
     wanted = await find_fingerprint(backend.store, fingerprint)
     found = await _unresolved(backend, 1, fingerprint=wanted)
     if found:
         return found[0]
-    which = DeadLetterFilter(states=(), fingerprint=wanted, limit=1)
+    which = rows.DeadLetterFilter(states=(), fingerprint=wanted, limit=1)
     groups = await backend.store.dead_letter_store.group_dead_letters(which)
     if not groups:
         raise NothingFound(
             f"expected the cause of a dead letter, got {fingerprint!r:.40}: no dead letter has it"
         )
     last = groups[0].example
-    cause = UnresolvedCause(
+    cause = rows.UnresolvedCause(
         fingerprint=wanted, dead_letters=0, first_died_at=groups[0].first_died_at, example=last, deaths={}
     )
     return _cause(cause, mask_dead_letter(backend.masker, last), last.died_at)
 
 
 async def _unresolved(
-    backend: Backend, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
+    backend: noun.Backend, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
 ) -> list[DeathCause]:
     now = await backend.now()
     found = await backend.store.dead_letter_store.unresolved_causes(
@@ -378,7 +351,7 @@ async def _unresolved(
     return [_cause(cause, mask_dead_letter(backend.masker, cause.example), now) for cause in found]
 
 
-def _cause(cause: UnresolvedCause, example: DeadLetter, now: datetime) -> DeathCause:
+def _cause(cause: rows.UnresolvedCause, example: rows.DeadLetter, now: datetime) -> DeathCause:
     deaths = [0] * _PARTS
     for hour, count in cause.deaths.items():
         part = int((now - hour) / _PART)
@@ -389,7 +362,7 @@ def _cause(cause: UnresolvedCause, example: DeadLetter, now: datetime) -> DeathC
         fingerprint=cause.fingerprint,
         job_type=example.job_type,
         dead_letters=cause.dead_letters,
-        is_counted=cause.dead_letters < MAX_COUNTED_DEATHS,
+        is_counted=cause.dead_letters < rows.MAX_COUNTED_DEATHS,
         first_died_at=cause.first_died_at,
         last_died_at=example.died_at,
         example=example.job_id,
@@ -403,7 +376,9 @@ async def find_fingerprint(store: "Store", text: str) -> str:
     """Find the one fingerprint that begins like this; a whole one stands for itself. Raises NothingFound."""
     if text == NO_CAUSE or len(text) == 12:
         return "" if text == NO_CAUSE else text
-    groups = await store.dead_letter_store.group_dead_letters(DeadLetterFilter(states=(), limit=_MAX_GROUPS))
+    groups = await store.dead_letter_store.group_dead_letters(
+        rows.DeadLetterFilter(states=(), limit=_MAX_GROUPS)
+    )
     found = {group.fingerprint for group in groups if group.fingerprint.startswith(text.lower())}
     if len(found) != 1:
         raise NothingFound(
@@ -413,7 +388,7 @@ async def find_fingerprint(store: "Store", text: str) -> str:
     return found.pop()
 
 
-CAUSES = Noun(
+CAUSES = noun.Noun(
     word="cause",
     command="dead-letters causes",
     plural="causes",

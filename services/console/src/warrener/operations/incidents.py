@@ -7,19 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from warrener.errors import NothingFound, UsageError
-from warrener.operations.noun import (
-    ActionBody,
-    Backend,
-    Call,
-    Flag,
-    ListQuery,
-    Noun,
-    Outcome,
-    Verb,
-    cut_page,
-    fields_from,
-    read_position,
-)
+from warrener.operations import noun
 from warrener.render.tones import Tone
 from warrener_contracts.fields import Duration, JsonObject, parse_duration
 from warrener_contracts.json_safety import is_array, is_object
@@ -43,10 +31,10 @@ IncidentState = Literal["open", "acknowledged", "snoozed", "failing", "closed"]
 StepState = Literal["done", "next", "planned", "not needed"]
 
 
-class IncidentsQuery(ListQuery):
+class IncidentsQuery(noun.ListQuery):
     """The incidents to list."""
 
-    closed: Annotated[bool, Flag("--all")] = Field(default=False, description="Also closed incidents.")
+    closed: Annotated[bool, noun.Flag("--all")] = Field(default=False, description="Also closed incidents.")
 
 
 class Incident(BaseModel):
@@ -119,24 +107,24 @@ class IncidentDetails(Incident):
     has_more: bool
 
 
-async def list_incidents(backend: Backend, query: IncidentsQuery) -> IncidentsPage:
+async def list_incidents(backend: noun.Backend, query: IncidentsQuery) -> IncidentsPage:
     """List the incidents: kind, subject, count, and the step of the escalation policy.
 
     $ warrener escalation list
     $ warrener escalation list --all --json | jq -r '.[].fingerprint'
     """
-    now, position = await backend.now(), read_position(query.after, str)
+    now, position = await backend.now(), noun.read_position(query.after, str)
     after = None if position is None else IncidentPosition(*position)
     which = IncidentFilter(closed=query.closed, after=after, limit=query.limit + 1)
     rows = await backend.store.escalations.incidents(which)
-    shown, following = cut_page(rows, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
+    shown, following = noun.cut_page(rows, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
     incidents = [Incident.model_validate(_fields(row, now, backend)) for row in shown]
     return IncidentsPage(incidents=incidents, next=following)
 
 
-def _fields(row: IncidentRow, now: datetime, backend: Backend) -> dict[str, Any]:
+def _fields(row: IncidentRow, now: datetime, backend: noun.Backend) -> dict[str, Any]:
     adoptions = [] if row.policy_history is None else list(row.policy_history.adoptions)
-    return fields_from(IncidentDetails, row) | {
+    return noun.fields_from(IncidentDetails, row) | {
         "text": backend.masker.text(_text(row.sample)),
         "sample": backend.masker.value(row.sample),
         "state": _state(row, now),
@@ -163,7 +151,7 @@ def _text(sample: Mapping[str, Any]) -> str:
     return " ".join(str(sample.get("text", "")).split())[:300]
 
 
-async def _fingerprint(backend: Backend, text: str) -> str:
+async def _fingerprint(backend: noun.Backend, text: str) -> str:
     """Complete the fingerprint of an open incident; a text that begins none stands for itself. Raises
     CommandError for the beginning of several."""
     incidents = backend.store.escalations
@@ -179,7 +167,7 @@ async def _fingerprint(backend: Backend, text: str) -> str:
     return found[0] if found else text
 
 
-async def read_incident(backend: Backend, fingerprint: str) -> IncidentDetails:
+async def read_incident(backend: noun.Backend, fingerprint: str) -> IncidentDetails:
     """Show one incident with the steps of its policy, and what was raised.
 
     $ warrener escalation show 3f9a1c77e0b2
@@ -267,15 +255,15 @@ def _duration(text: object) -> timedelta:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-class SnoozeIncident(ActionBody):
+class SnoozeIncident(noun.ActionBody):
     """Snooze an incident."""
 
-    snooze_for: Annotated[Duration, Flag("--for")] = Field(
+    snooze_for: Annotated[Duration, noun.Flag("--for")] = Field(
         description="Time without steps: 30m, 8h; 0s ends the snooze."
     )
 
 
-async def acknowledge(call: Call[ActionBody]) -> Outcome:
+async def acknowledge(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Acknowledge an incident: no further alerts; all other steps of its policy go on.
 
     $ warrener escalation ack 3f9a1c77e0b2
@@ -287,7 +275,7 @@ async def acknowledge(call: Call[ActionBody]) -> Outcome:
     return _outcome(fingerprint, f"acknowledged by {call.by}: no further alerts, other steps go on")
 
 
-async def snooze(call: Call[SnoozeIncident]) -> Outcome:
+async def snooze(call: noun.Call[SnoozeIncident]) -> noun.Outcome:
     """Snooze an incident: no step of its policy is taken for a while.
 
     $ warrener escalation snooze 3f9a --for 2h
@@ -302,7 +290,7 @@ async def snooze(call: Call[SnoozeIncident]) -> Outcome:
     return _outcome(fingerprint, words, until=until.isoformat())
 
 
-async def close(call: Call[ActionBody]) -> Outcome:
+async def close(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Close an incident. Raised again, it begins at the first step.
 
     $ warrener escalation close 3f9a --reason "the disk has been replaced"
@@ -313,8 +301,8 @@ async def close(call: Call[ActionBody]) -> Outcome:
     return _outcome(fingerprint, "closed; raised again, it begins at its first step")
 
 
-def _outcome(fingerprint: str, sentence: str, **details: str) -> Outcome:
-    return Outcome(sentence=sentence, details={"fingerprint": fingerprint, **details})
+def _outcome(fingerprint: str, sentence: str, **details: str) -> noun.Outcome:
+    return noun.Outcome(sentence=sentence, details={"fingerprint": fingerprint, **details})
 
 
 def _state_detail(one: Incident) -> str:
@@ -344,7 +332,7 @@ STEP_TONES: Mapping[StepState, Tone] = {
     "planned": Tone.SOFT,
     "not needed": Tone.SOFT,
 }
-INCIDENTS = Noun(
+INCIDENTS = noun.Noun(
     word="incident",
     command="escalation",
     plural="incidents",
@@ -354,9 +342,9 @@ INCIDENTS = Noun(
     list=list_incidents,
     read=read_incident,
     verbs=(
-        Verb("acknowledge", ActionBody, acknowledge, signed=True),
-        Verb("snooze", SnoozeIncident, snooze, signed=True),
-        Verb("close", ActionBody, close, signed=True),
+        noun.Verb("acknowledge", noun.ActionBody, acknowledge, signed=True),
+        noun.Verb("snooze", SnoozeIncident, snooze, signed=True),
+        noun.Verb("close", noun.ActionBody, close, signed=True),
     ),
     columns={
         "incident": "fingerprint",

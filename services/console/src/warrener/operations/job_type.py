@@ -7,29 +7,9 @@ from datetime import datetime, timedelta
 from pydantic import BaseModel
 
 from warrener.errors import NothingFound
+from warrener.operations import job_types, series
 from warrener.operations.agents import AgentSummary, agent_of
-from warrener.operations.job_types import (
-    DEPLOYS_SHOWN,
-    DeclaredJobType,
-    DeploySummary,
-    declared_fields,
-    deploy_summaries,
-    live_counts,
-)
 from warrener.operations.noun import Backend, NounQuery
-from warrener.operations.series import (
-    RESOLUTIONS,
-    CauseSummary,
-    SeriesPoint,
-    SeriesSummary,
-    StatisticsWindow,
-    causes_of,
-    point_of,
-    points_of,
-    read_buckets,
-    read_recent,
-    summary_of,
-)
 from warrener_store.schedules.rows import ScheduleFilter
 from warrener_store.statistics.rows import Deploy, SeriesBucket
 
@@ -42,54 +22,56 @@ _AGENTS_SHOWN = timedelta(hours=1)  # since their last heartbeat
 class JobTypeQuery(NounQuery):
     """The window of a job type's trends."""
 
-    window: StatisticsWindow = StatisticsWindow.DAY
+    window: series.StatisticsWindow = series.StatisticsWindow.DAY
 
 
 class VersionSummary(BaseModel):
     """The jobs of one version within the window."""
 
     code_version: str  # empty: not known
-    summary: SeriesSummary
+    summary: series.SeriesSummary
     first_seen_at: datetime | None
     last_seen_at: datetime | None
 
 
-class JobTypeDetails(DeclaredJobType):
+class JobTypeDetails(job_types.DeclaredJobType):
     """A job type: trends, versions, causes of death, its declaration, and who runs it."""
 
-    window: StatisticsWindow
-    points: list[SeriesPoint]
+    window: series.StatisticsWindow
+    points: list[series.SeriesPoint]
     versions: list[VersionSummary]
-    deploys: list[DeploySummary]
-    causes: list[CauseSummary]
+    deploys: list[job_types.DeploySummary]
+    causes: list[series.CauseSummary]
     agents: list[AgentSummary]
     schedules: list[str]
 
 
-async def read_job_type(backend: Backend, name: str, window: StatisticsWindow) -> JobTypeDetails:
+async def read_job_type(backend: Backend, name: str, window: series.StatisticsWindow) -> JobTypeDetails:
     now, store = await backend.now(), backend.store
-    resolution = RESOLUTIONS[window]
+    resolution = series.RESOLUTIONS[window]
     row = (await store.job_types([name])).get(name)
     counts = [count for count in await store.count_jobs() if count.job_type == name]
-    buckets = await read_buckets(store, [name], resolution, now)
+    buckets = await series.read_buckets(store, [name], resolution, now)
     if row is None and not counts and not buckets:
         raise NothingFound(
             f"expected a job type, got none with the name {name!r:.140}; look in the list of job types"
         )
-    points = points_of(buckets, [name], resolution, await read_recent(store, now))[name]
-    deploys = await store.statistics.deploys(now - DEPLOYS_SHOWN, [name], _MAX_DEPLOYS)
+    points = series.points_of(buckets, [name], resolution, await series.read_recent(store, now))[name]
+    deploys = await store.statistics.deploys(now - job_types.DEPLOYS_SHOWN, [name], _MAX_DEPLOYS)
     causes = await store.statistics.causes(resolution.span, [name], resolution.since(now))
     schedules = await store.list_schedules(ScheduleFilter(job_type=name, limit=_MAX_SCHEDULES))
     queue = None if row is None else row.queue
     return JobTypeDetails(
-        **declared_fields(name, row),
+        **job_types.declared_fields(name, row),
         window=window,
-        summary=summary_of(points, now),
-        points=[point_of(point) for point in points],
-        live=live_counts(counts)[name],
+        summary=series.summary_of(points, now),
+        points=[series.point_of(point) for point in points],
+        live=job_types.live_counts(counts)[name],
         versions=_versions(buckets, deploys, now),
-        deploys=deploy_summaries(deploys),
-        causes=causes_of(causes, [point.starts_at for point in points], _MAX_CAUSES, backend.masker.text),
+        deploys=job_types.deploy_summaries(deploys),
+        causes=series.causes_of(
+            causes, [point.starts_at for point in points], _MAX_CAUSES, backend.masker.text
+        ),
         agents=[
             agent_of(agent, now, backend.masker)
             for agent in await store.agents(now - _AGENTS_SHOWN)
@@ -111,7 +93,7 @@ def _versions(
     found = [
         VersionSummary(
             code_version=version,
-            summary=summary_of(group, now),
+            summary=series.summary_of(group, now),
             first_seen_at=min((one.first_seen_at for one in seen[version]), default=None),
             last_seen_at=max((one.last_seen_at for one in seen[version]), default=None),
         )

@@ -17,21 +17,9 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, Field
 
 from warrener.errors import CommandError, ExitCode, UsageError, find_failures
+from warrener.operations import noun
 from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs, has_argument
 from warrener.operations.masking import Masker, mask_error
-from warrener.operations.noun import (
-    Backend,
-    Call,
-    Flag,
-    ListQuery,
-    Noun,
-    Outcome,
-    Preview,
-    Selection,
-    Time,
-    Verb,
-    fields_from,
-)
 from warrener.options import parse_arguments, report_invalid_fields
 from warrener.render.jobs import id_text, state_text
 from warrener.render.screen import WIDE, one_line, out, table
@@ -67,10 +55,10 @@ def _read_states(given: Any) -> Any:
     return named
 
 
-class JobsQuery(ListQuery):
+class JobsQuery(noun.ListQuery):
     """The jobs to list."""
 
-    q: Annotated[str, Flag("--id")] = Field(
+    q: Annotated[str, noun.Flag("--id")] = Field(
         default="", description="Part of an id, the id of the request, or an idempotency key."
     )
     state: Annotated[list[JobState], BeforeValidator(_read_states)] = Field(
@@ -90,10 +78,10 @@ class JobsQuery(ListQuery):
         default="", description="Values of arguments (dots lead into objects): order=17 carrier=AA."
     )
     trace: str = Field(default="", description="Their trace, or its beginning.")
-    since: Time = Field(
+    since: noun.Time = Field(
         default=None, description="Maximum time since their requests were accepted, or a time."
     )
-    until: Time = Field(
+    until: noun.Time = Field(
         default=None, description="Minimum time since their requests were accepted, or a time."
     )
 
@@ -167,7 +155,7 @@ class JobsPage(BaseModel):
     counts: dict[JobState, int]
 
 
-async def list_jobs(backend: Backend, query: JobsQuery, max_compared: int = _MAX_COMPARED) -> JobsPage:
+async def list_jobs(backend: noun.Backend, query: JobsQuery, max_compared: int = _MAX_COMPARED) -> JobsPage:
     """List jobs, the newest first.
 
     $ warrener jobs
@@ -206,7 +194,7 @@ def job_fields(
         error = error.model_copy(update=beginning)
     breaker = breakers.find_blocking(row.job_type, row.policy, row.queue) if row.state in _HELD else None
     texts = {name: getattr(row, name) for name in ("progress_note", "cancel_reason")}
-    return fields_from(model, row) | {
+    return noun.fields_from(model, row) | {
         "max_attempts": row.policy.max_attempts,
         "held_by": breaker and breaker.name,
         "brief_arguments": _write_briefly(row.arguments, masker),
@@ -226,7 +214,7 @@ def _write_briefly(arguments: JsonObject, masker: Masker) -> str:
     return line if len(line) <= _MAX_ARGUMENTS else f"{line[: _MAX_ARGUMENTS - 1]}…"
 
 
-async def _find(backend: Backend, query: JobsQuery, max_compared: int) -> FoundJobs:
+async def _find(backend: noun.Backend, query: JobsQuery, max_compared: int) -> FoundJobs:
     search = await _search(backend, query)
     if query.q:
         named = await backend.store.find_jobs(query.q, _MAX_NAMED)
@@ -239,7 +227,7 @@ async def _find(backend: Backend, query: JobsQuery, max_compared: int) -> FoundJ
         raise UsageError(str(error)) from None
 
 
-async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
+async def _search(backend: noun.Backend, query: JobsQuery) -> JobSearch:
     try:
         arguments = parse_arguments(shlex.split(query.argument)) if query.argument else {}
     except ValueError as error:  # shlex: a quotation mark without its partner
@@ -276,7 +264,7 @@ async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
     )
 
 
-async def _jobs_of_schedule(backend: Backend, schedule: str, search: JobSearch) -> FoundJobs:
+async def _jobs_of_schedule(backend: noun.Backend, schedule: str, search: JobSearch) -> FoundJobs:
     """The jobs of the newest ticks, by their ids: no other job of the type is looked at."""
     ticks = await backend.store.ticks_of(schedule, _MAX_TICKS)
     ids = list(dict.fromkeys(tick.job_id for tick in ticks if tick.job_id is not None))
@@ -296,7 +284,7 @@ async def _jobs_of_schedule(backend: Backend, schedule: str, search: JobSearch) 
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-class JobSelection(Selection):
+class JobSelection(noun.Selection):
     """The jobs of a verb: those of these ids, or all that match the filters of a list."""
 
     query: str = Field(
@@ -316,7 +304,9 @@ class CancelBody(JobSelection):
     tree: bool = Field(default=False, description="Also all child jobs, present and future.")
 
 
-async def select_jobs(call: Call[Any], states: Collection[JobState], what: str) -> tuple[list[UUID], str]:
+async def select_jobs(
+    call: noun.Call[Any], states: Collection[JobState], what: str
+) -> tuple[list[UUID], str]:
     """Find the jobs of a verb, those of a list in these states, and a word about those that are left out.
 
     Raises CommandError if there are none: "expected `what`, got none". Whole ids need no store.
@@ -344,7 +334,7 @@ def _is_by_filter(body: JobSelection) -> bool:
     return bool(body.query)
 
 
-async def _find_ids(backend: Backend, texts: Sequence[str]) -> list[UUID]:
+async def _find_ids(backend: noun.Backend, texts: Sequence[str]) -> list[UUID]:
     """Find the ids of jobs; without an open store, whole ones stand for themselves."""
     wholes = [whole for text in texts if (whole := as_uuid(text)) is not None]
     if not backend.has_store and len(wholes) == len(texts):
@@ -354,7 +344,7 @@ async def _find_ids(backend: Backend, texts: Sequence[str]) -> list[UUID]:
 
 
 async def _find_bulk(
-    backend: Backend, filters: str, states: Collection[JobState]
+    backend: noun.Backend, filters: str, states: Collection[JobState]
 ) -> tuple[list[JobRow], bool]:
     """Find the newest MAX_BULK jobs in these states that match; True if that is all of them."""
     given = dict(parse_qsl(filters.removeprefix("?")))
@@ -370,7 +360,7 @@ async def _find_bulk(
     return found[:MAX_BULK], page is None and len(found) <= MAX_BULK
 
 
-async def preview_cancel(call: Call[CancelBody]) -> Preview:
+async def preview_cancel(call: noun.Call[CancelBody]) -> noun.Preview:
     """Count the jobs that would be cancelled, by type and state. An id without a job awaits its request."""
     store, body = call.backend.store, call.body
     is_all, unknown = True, 0
@@ -382,14 +372,14 @@ async def preview_cancel(call: Call[CancelBody]) -> Preview:
         rows, unknown = [row for row in known.values() if row.state in NOT_OVER], len(ids) - len(known)
     counts = Counter((row.job_type, row.state.value) for row in rows)
     groups = [*sorted(counts.items()), *([(("", "not requested yet"), unknown)] if unknown else [])]
-    return Preview(
+    return noun.Preview(
         len(rows) + unknown,
         [{"job_type": job_type, "state": state, "jobs": jobs} for (job_type, state), jobs in groups],
         is_complete=is_all,
     )
 
 
-async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
+async def cancel_jobs(call: noun.Call[CancelBody]) -> noun.Outcome:
     """Cancel a job, or several.
 
     A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
@@ -436,7 +426,7 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
         refused.add_row(name, one.sentence)
     named = ", ".join(map(str, job_ids[:_MAX_REFUSALS]))
     more = f" and {len(job_ids) - _MAX_REFUSALS:,} more" if len(job_ids) > _MAX_REFUSALS else ""
-    return Outcome(
+    return noun.Outcome(
         accepted=done > 0,
         is_partial=bool(done and failures),
         sentence=sentence,
@@ -450,7 +440,7 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
     )
 
 
-JOBS = Noun(
+JOBS = noun.Noun(
     word="job",
     command="jobs",
     plural="jobs",
@@ -458,7 +448,7 @@ JOBS = Noun(
     key_help="Id of a job, a part of it, or the id of its request.",
     query=JobsQuery,
     list=list_jobs,
-    verbs=(Verb("cancel", CancelBody, cancel_jobs, keys="ids", preview=preview_cancel, reads=False),),
+    verbs=(noun.Verb("cancel", CancelBody, cancel_jobs, keys="ids", preview=preview_cancel, reads=False),),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
         "type": "job_type",

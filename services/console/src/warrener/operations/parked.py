@@ -16,22 +16,8 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from warrener.errors import NothingFound
+from warrener.operations import noun
 from warrener.operations.masking import Masker
-from warrener.operations.noun import (
-    Backend,
-    Call,
-    Flag,
-    ListQuery,
-    Noun,
-    Outcome,
-    Preview,
-    Selection,
-    Time,
-    Verb,
-    cut_page,
-    fields_from,
-    read_position,
-)
 from warrener.operations.roles import Role
 from warrener_contracts.messages import is_complete
 from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedMessage, ParkedSummary
@@ -41,12 +27,12 @@ _POLL_INTERVAL = 0.1  # seconds
 _TICK = timedelta(microseconds=1)
 
 
-class ParkedQuery(ListQuery):
+class ParkedQuery(noun.ListQuery):
     """The messages to list."""
 
     reason: str = Field(default="", max_length=100, description="Reason why they are parked: not_json …")
     queue: str = Field(default="", max_length=200, description="Queue they came from.")
-    since: Time = Field(default=None, description="Maximum time since they were parked, such as 2h.")
+    since: noun.Time = Field(default=None, description="Maximum time since they were parked, such as 2h.")
 
 
 class ListedMessage(BaseModel):
@@ -83,29 +69,29 @@ class ParkedDetails(ListedMessage):
     is_whole: bool = Field(description="False: the beginning alone is stored, and it cannot be requeued.")
 
 
-async def list_parked(backend: Backend, query: ParkedQuery) -> ParkedPage:
+async def list_parked(backend: noun.Backend, query: ParkedQuery) -> ParkedPage:
     """List the messages that no service could use, the newest first.
 
     $ warrener parked list
     $ warrener parked list --reason unknown_job_type --since 2h
     """
     which = ParkedFilter(reason=query.reason or None, queue=query.queue or None, since=query.since)
-    position = read_position(query.after, str)
+    position = noun.read_position(query.after, str)
     after = None if position is None else ParkedAt(*position)
     found = await backend.store.parked_summaries(which, query.limit + 1, after)
-    shown, following = cut_page(found, query.limit, lambda one: (one.parked_at, one.parked_id))
+    shown, following = noun.cut_page(found, query.limit, lambda one: (one.parked_at, one.parked_id))
     messages = [ListedMessage.model_validate(_fields(one, one.beginning, backend.masker)) for one in shown]
     return ParkedPage(messages=messages, next=following)
 
 
 def _fields(one: ParkedSummary | ParkedMessage, beginning: bytes, masker: Masker) -> dict[str, Any]:
-    return fields_from(ParkedDetails, one) | {
+    return noun.fields_from(ParkedDetails, one) | {
         "detail": masker.text(one.detail),
         "beginning": masker.text(beginning.decode(errors="replace"))[:200],
     }
 
 
-async def read_parked(backend: Backend, parked_id: str) -> ParkedDetails:
+async def read_parked(backend: noun.Backend, parked_id: str) -> ParkedDetails:
     """Show one parked message: the reason, how it came, and its body unchanged.
 
     $ warrener parked show 7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44
@@ -140,19 +126,19 @@ def parked_details(message: ParkedMessage, masker: Masker) -> ParkedDetails:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-class ParkedBody(Selection):
+class ParkedBody(noun.Selection):
     """The messages: by their ids, or all that meet these conditions."""
 
-    parked_reason: Annotated[str, Flag("--reason")] = Field(
+    parked_reason: Annotated[str, noun.Flag("--reason")] = Field(
         default="", max_length=100, description="Reason why the messages are parked: not_json …"
     )
     queue: str = Field(default="", max_length=200, description="Queue they came from.")
-    since: Time = Field(default=None, description="Maximum time since they were parked, such as 2h.")
-    before: Time = Field(default=None, description="Minimum time since they were parked, such as 30d.")
-    everything: Annotated[bool, Flag("--all")] = Field(default=False, description="All of them.")
-    reason: Annotated[str, StringConstraints(strip_whitespace=True, max_length=500), Flag("--comment")] = (
-        Field(default="", description="Reason of the command, for the log (default: requested).")
-    )
+    since: noun.Time = Field(default=None, description="Maximum time since they were parked, such as 2h.")
+    before: noun.Time = Field(default=None, description="Minimum time since they were parked, such as 30d.")
+    everything: Annotated[bool, noun.Flag("--all")] = Field(default=False, description="All of them.")
+    reason: Annotated[
+        str, StringConstraints(strip_whitespace=True, max_length=500), noun.Flag("--comment")
+    ] = Field(default="", description="Reason of the command, for the log (default: requested).")
 
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
@@ -179,13 +165,13 @@ class ParkedBody(Selection):
         )
 
 
-async def preview(call: Call[ParkedBody]) -> Preview:
+async def preview(call: noun.Call[ParkedBody]) -> noun.Preview:
     """Count the messages of a selection, by queue and reason."""
     groups = await call.backend.store.group_parked(call.body.selected)
-    return Preview(sum(group.messages for group in groups), [group._asdict() for group in groups])
+    return noun.Preview(sum(group.messages for group in groups), [group._asdict() for group in groups])
 
 
-async def requeue(call: Call[ParkedBody]) -> Outcome:
+async def requeue(call: noun.Call[ParkedBody]) -> noun.Outcome:
     """Requeue parked messages, once the cause is mended.
 
     Each goes to the queue that it came from, and is deleted here once the broker has confirmed it. A message
@@ -198,7 +184,7 @@ async def requeue(call: Call[ParkedBody]) -> Outcome:
     return await _carry_out(call, partial(client.requeue_parked, by=call.by), "requeued")
 
 
-async def drop(call: Call[ParkedBody]) -> Outcome:
+async def drop(call: noun.Call[ParkedBody]) -> noun.Outcome:
     """Delete parked messages. Without --yes the command only shows them.
 
     $ warrener parked drop --reason not_json --before 30d
@@ -213,14 +199,14 @@ _Page = Mapping[str, tuple[int, datetime]]
 
 
 async def _carry_out(
-    call: Call[ParkedBody], send: Callable[[list[str]], Awaitable[None]], done: str
-) -> Outcome:
+    call: noun.Call[ParkedBody], send: Callable[[list[str]], Awaitable[None]], done: str
+) -> noun.Outcome:
     """Send the command page by page, and wait for each page to change in the store."""
     store, which = call.backend.store, call.body.selected
     handled, parked_again, left = 0, list[str](), list[str]()
     groups = await store.group_parked(which)
     if not groups:
-        return Outcome(accepted=False, sentence="refused: no such message is parked any longer")
+        return noun.Outcome(accepted=False, sentence="refused: no such message is parked any longer")
     # Messages that are parked from now on, again or for the first time, are not part of the selection.
     until = max(group.last for group in groups) + _TICK
     which = replace(which, before=min(until, which.before or until))
@@ -240,7 +226,7 @@ async def _carry_out(
     if left:
         parts.append(f"{len(left)} not handled yet by a supervisor, or refused, or stored only in part")
     is_rest = bool(left or parked_again)
-    return Outcome(
+    return noun.Outcome(
         accepted=not left and (not is_rest or call.progress is None),
         sentence="; ".join(parts),
         details={"done": handled, "parked_again": parked_again, "left": left},
@@ -248,14 +234,14 @@ async def _carry_out(
     )
 
 
-async def _pages(backend: Backend, which: ParkedFilter) -> AsyncIterator[_Page]:
+async def _pages(backend: noun.Backend, which: ParkedFilter) -> AsyncIterator[_Page]:
     after: ParkedAt | None = None
     while page := await backend.store.parked_summaries(replace(which, oldest_first=True), _MAX_IDS, after):
         after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
         yield {message.parked_id: (message.times, message.parked_at) for message in page}
 
 
-async def _wait_for_changes(backend: Backend, page: _Page, seconds: float) -> _Page:
+async def _wait_for_changes(backend: noun.Backend, page: _Page, seconds: float) -> _Page:
     """Wait until each message has changed, or the time is over; return those that are still parked."""
     still: _Page = page
     with suppress(TimeoutError):
@@ -267,7 +253,7 @@ async def _wait_for_changes(backend: Backend, page: _Page, seconds: float) -> _P
     return still
 
 
-PARKED = Noun(
+PARKED = noun.Noun(
     word="parked",
     plural="parked",
     rows="messages",
@@ -277,8 +263,8 @@ PARKED = Noun(
     list=list_parked,
     read=read_parked,
     verbs=(
-        Verb("requeue", ParkedBody, requeue, signed=True, keys="ids", preview=preview),
-        Verb("drop", ParkedBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
+        noun.Verb("requeue", ParkedBody, requeue, signed=True, keys="ids", preview=preview),
+        noun.Verb("drop", ParkedBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
     ),
     columns={
         "message": "parked_id",

@@ -12,18 +12,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.errors import NothingFound
+from warrener.operations import noun
 from warrener.operations.masking import Masker
-from warrener.operations.noun import (
-    ActionBody,
-    Backend,
-    Call,
-    Flag,
-    Noun,
-    NounQuery,
-    Outcome,
-    Verb,
-    fields_from,
-)
 from warrener.render.tones import Tone
 from warrener.selection import as_uuid
 from warrener_contracts.events import (
@@ -55,10 +45,10 @@ _FAILED = (
 )
 
 
-class RedrivesQuery(NounQuery):
+class RedrivesQuery(noun.NounQuery):
     """The redrives to list."""
 
-    limit: Annotated[int, Flag("--limit", "-n")] = Field(
+    limit: Annotated[int, noun.Flag("--limit", "-n")] = Field(
         default=20, ge=1, le=1000, description="Maximum number of rows, the newest first."
     )
     fingerprint: str = Field(default="", max_length=12, description="Cause of death that they are about.")
@@ -114,7 +104,7 @@ class RedrivesPage(BaseModel):
 def redrive_of(row: RedriveRow, masker: Masker) -> Redrive:
     """Make the redrive of a row, without secrets. Pure."""
     total = sum(row.counts.values())
-    fields = fields_from(Redrive, row) | {
+    fields = noun.fields_from(Redrive, row) | {
         "counts": dict(row.counts),
         "total": total,
         "over": total - sum(row.counts.get(state, 0) for state in _NOT_OVER),
@@ -124,7 +114,7 @@ def redrive_of(row: RedriveRow, masker: Masker) -> Redrive:
     return Redrive.model_validate(fields)
 
 
-async def list_redrives(backend: Backend, query: RedrivesQuery) -> RedrivesPage:
+async def list_redrives(backend: noun.Backend, query: RedrivesQuery) -> RedrivesPage:
     """List the redrives over dead letters, or show one: request, progress, journal, reason of a stop.
 
     $ warrener dead-letters redrives
@@ -143,7 +133,7 @@ async def list_redrives(backend: Backend, query: RedrivesQuery) -> RedrivesPage:
     return RedrivesPage(redrives=[redrive_of(row, backend.masker) for row in rows])
 
 
-async def read_redrive(backend: Backend, text: str) -> Redrive:
+async def read_redrive(backend: noun.Backend, text: str) -> Redrive:
     """Show one redrive by its id, or the end of it: its request, its progress and its journal."""
     redrive_id = await _id_of(backend, text)
     rows = await backend.store.dead_letter_store.redrives([redrive_id])
@@ -152,7 +142,7 @@ async def read_redrive(backend: Backend, text: str) -> Redrive:
     return redrive_of(rows[0], backend.masker)
 
 
-async def _id_of(backend: Backend, text: str) -> UUID:
+async def _id_of(backend: noun.Backend, text: str) -> UUID:
     """Complete the id of a redrive; a whole one stands for itself. Raises NothingFound."""
     if (whole := as_uuid(text)) is not None:
         return whole
@@ -176,7 +166,7 @@ def _not_one(text: str, count: int) -> NothingFound:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-async def start(call: Call[Any], data: JobRedriveRequestedData | JobDropRequestedData) -> Outcome:
+async def start(call: noun.Call[Any], data: JobRedriveRequestedData | JobDropRequestedData) -> noun.Outcome:
     """Request a redrive or a drop, which a scheduler begins or refuses; with `progress`, wait for its end.
 
     An interruption ends the waiting, not the redrive.
@@ -191,26 +181,26 @@ async def start(call: Call[Any], data: JobRedriveRequestedData | JobDropRequeste
         confirmed = f"the broker has confirmed redrive {end}"
         sentence = f"{confirmed}, and a scheduler carries it out: warrener dead-letters redrives {end}"
         details: Mapping[str, Any] = {"redrive_id": str(redrive_id)}
-        return Outcome(sentence=sentence, details=details, unconfirmed=sentence)
+        return noun.Outcome(sentence=sentence, details=details, unconfirmed=sentence)
     found = await _follow(call, redrive_id)
     details = found.model_dump(mode="json")
     name = found.kind.value.replace("_", " ")
     if call.progress is None:
         sentence = f"a scheduler carries out {name} {end}: {found.line}"
-        return Outcome(sentence=sentence, details=details, location=f"/redrives/{redrive_id}")
+        return noun.Outcome(sentence=sentence, details=details, location=f"/redrives/{redrive_id}")
     is_stopped = found.state is RedriveState.STOPPED
     words = [f"{name} {end} is {found.line}", found.stop_reason]
     words.append(f"its journal: warrener dead-letters redrives {end}")
     if is_stopped:
         words.append(f"once the cause is mended: warrener dead-letters resume {end}")
-    return Outcome(
+    return noun.Outcome(
         accepted=not is_stopped and not any(found.counts.get(state) for state in _FAILED),
         sentence="; ".join(filter(None, words)),
         details=details,
     )
 
 
-async def _follow(call: Call[Any], redrive_id: UUID) -> Redrive:
+async def _follow(call: noun.Call[Any], redrive_id: UUID) -> Redrive:
     """Read a redrive that a scheduler has begun; with `progress`, wait for its end."""
     while True:
         [row] = await call.backend.store.dead_letter_store.redrives([redrive_id])
@@ -221,7 +211,7 @@ async def _follow(call: Call[Any], redrive_id: UUID) -> Redrive:
         await asyncio.sleep(_POLL_INTERVAL)
 
 
-async def _envelope(backend: Backend, redrive_id: UUID, event_id: UUID) -> dict[str, Any]:
+async def _envelope(backend: noun.Backend, redrive_id: UUID, event_id: UUID) -> dict[str, Any]:
     client = await backend.client()
     return {
         "id": str(event_id),
@@ -231,7 +221,7 @@ async def _envelope(backend: Backend, redrive_id: UUID, event_id: UUID) -> dict[
     }
 
 
-async def stop(call: Call[ActionBody]) -> Outcome:
+async def stop(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Stop a redrive; the jobs that it has requested go on.
 
     $ warrener dead-letters stop 27d25a9 --reason "the database is slow today"
@@ -239,7 +229,7 @@ async def stop(call: Call[ActionBody]) -> Outcome:
     return await _change(call, "stop", "stopped")
 
 
-async def resume(call: Call[ActionBody]) -> Outcome:
+async def resume(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Resume a stopped redrive, with a new canary.
 
     $ warrener dead-letters resume 27d25a9 --reason "mended"
@@ -247,7 +237,9 @@ async def resume(call: Call[ActionBody]) -> Outcome:
     return await _change(call, "resume", "resumed")
 
 
-async def _change(call: Call[ActionBody], change: Literal["stop", "resume"], done: str) -> Outcome:
+async def _change(
+    call: noun.Call[noun.ActionBody], change: Literal["stop", "resume"], done: str
+) -> noun.Outcome:
     redrive_id = await _id_of(call.backend, call.key)
     data = RedriveChangeRequestedData(
         redrive_id=redrive_id, change=change, by=call.by, reason=call.body.reason
@@ -256,10 +248,12 @@ async def _change(call: Call[ActionBody], change: Literal["stop", "resume"], don
         **await _envelope(call.backend, redrive_id, SystemEntropy().new_id()), data=data
     )
     await (await call.backend.client()).send(event, reply_timeout=call.reply_timeout)
-    return Outcome(sentence=f"{done} redrive {str(redrive_id)[-8:]}", details={"redrive_id": str(redrive_id)})
+    return noun.Outcome(
+        sentence=f"{done} redrive {str(redrive_id)[-8:]}", details={"redrive_id": str(redrive_id)}
+    )
 
 
-REDRIVES = Noun(
+REDRIVES = noun.Noun(
     word="redrive",
     command="dead-letters redrives",
     plural="redrives",
@@ -268,7 +262,10 @@ REDRIVES = Noun(
     query=RedrivesQuery,
     list=list_redrives,
     read=read_redrive,
-    verbs=(Verb("stop", ActionBody, stop, signed=True), Verb("resume", ActionBody, resume, signed=True)),
+    verbs=(
+        noun.Verb("stop", noun.ActionBody, stop, signed=True),
+        noun.Verb("resume", noun.ActionBody, resume, signed=True),
+    ),
     columns={
         "redrive": lambda one: str(one.redrive_id)[-8:],
         "kind": "kind",

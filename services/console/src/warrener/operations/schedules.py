@@ -8,18 +8,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from warrener.operations import noun
 from warrener.operations.masking import Masker
-from warrener.operations.noun import (
-    ActionBody,
-    Backend,
-    Call,
-    Flag,
-    Noun,
-    NounQuery,
-    Outcome,
-    Verb,
-    fields_from,
-)
 from warrener.operations.roles import Role
 from warrener.render.schedules import rule_text
 from warrener.render.tones import Tone
@@ -109,17 +99,19 @@ class ListedSchedule(BaseModel):
         return over.count(JobState.SUCCEEDED) / len(over) if over else None
 
 
-class SchedulesQuery(NounQuery):
+class SchedulesQuery(noun.NounQuery):
     """The schedules to list."""
 
-    q: Annotated[str, Field(max_length=120), Flag("--name")] = Field("", description="Part of their names.")
-    state: Annotated[ScheduleState | Literal[""], Flag("--state")] = Field(
+    q: Annotated[str, Field(max_length=120), noun.Flag("--name")] = Field(
+        "", description="Part of their names."
+    )
+    state: Annotated[ScheduleState | Literal[""], noun.Flag("--state")] = Field(
         "", description="State: active, paused, overdue or over."
     )
     owner: Annotated[str, Field(max_length=60)] = Field("", description="Owner.")
-    job_type: Annotated[str, Field(max_length=200), Flag("--type")] = Field("", description="Job type.")
+    job_type: Annotated[str, Field(max_length=200), noun.Flag("--type")] = Field("", description="Job type.")
     after: Annotated[str, Field(max_length=120)] = Field("", description="The `next` of the page before.")
-    limit: Annotated[int, Field(ge=1, le=200), Flag("--limit", "-n")] = Field(
+    limit: Annotated[int, Field(ge=1, le=200), noun.Flag("--limit", "-n")] = Field(
         25, description="Maximum number of schedules (default of the command: all)."
     )
 
@@ -138,7 +130,7 @@ class TicksPage(BaseModel):
     next: datetime | None
 
 
-async def list_schedules(backend: Backend, query: SchedulesQuery) -> SchedulesPage:
+async def list_schedules(backend: noun.Backend, query: SchedulesQuery) -> SchedulesPage:
     """List schedules by name, with their newest ticks.
 
     A state is looked for in a bounded number of rows: a page may be short, and have a next one all the same.
@@ -155,7 +147,7 @@ async def list_schedules(backend: Backend, query: SchedulesQuery) -> SchedulesPa
 
 
 async def _find(
-    backend: Backend, query: SchedulesQuery, now: datetime
+    backend: noun.Backend, query: SchedulesQuery, now: datetime
 ) -> tuple[list[ScheduleRow], str | None]:
     which = ScheduleFilter(
         text=query.q.lower() or None,
@@ -179,7 +171,7 @@ async def _find(
     return found, after
 
 
-async def read_schedule(backend: Backend, name: str, ticks: int = TICKS) -> ListedSchedule:
+async def read_schedule(backend: noun.Backend, name: str, ticks: int = TICKS) -> ListedSchedule:
     """Show a schedule and its newest ticks.
 
     $ warrener schedule show flights.hourly
@@ -190,13 +182,13 @@ async def read_schedule(backend: Backend, name: str, ticks: int = TICKS) -> List
     return _schedule(row, runs[name], now, backend.masker)
 
 
-async def list_next(backend: Backend, limit: int) -> list[ListedSchedule]:
+async def list_next(backend: noun.Backend, limit: int) -> list[ListedSchedule]:
     """List the schedules that a scheduler looks at next, without their ticks."""
     now, rows = await backend.now(), await backend.store.late_schedules(LAST_TIME, LAST_TIME, limit)
     return [_schedule(row, (), now, backend.masker) for row in rows]
 
 
-async def list_overdue(backend: Backend, limit: int) -> list[ListedSchedule]:
+async def list_overdue(backend: noun.Backend, limit: int) -> list[ListedSchedule]:
     """List the overdue schedules without their ticks, the longest due first, of so many that are due."""
     now = await backend.now()
     rows = await backend.store.late_schedules(now, now + _PUT_OFF, limit)
@@ -204,7 +196,7 @@ async def list_overdue(backend: Backend, limit: int) -> list[ListedSchedule]:
 
 
 async def list_ticks(
-    backend: Backend, name: str, *, before: datetime | None = None, limit: int = 50
+    backend: noun.Backend, name: str, *, before: datetime | None = None, limit: int = 50
 ) -> TicksPage:
     """List the ticks of a schedule with their reasons and jobs, also of one that was removed."""
     found = (await backend.store.runs_of([name], limit + 1, before=before or LAST_TIME))[name]
@@ -224,7 +216,7 @@ def _schedule(
     row: ScheduleRow, runs: Sequence[ScheduledRun], now: datetime, masker: Masker
 ) -> ListedSchedule:
     arguments = masker.value(row.definition.arguments)
-    fields = fields_from(ListedSchedule, row) | {
+    fields = noun.fields_from(ListedSchedule, row) | {
         "state": _state(row, now),
         "definition": row.definition.model_copy(update={"arguments": arguments}),
         "pause_reason": masker.text(row.pause_reason),
@@ -243,49 +235,49 @@ def _tick(run: ScheduledRun, masker: Masker) -> ListedTick:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-async def pause_schedule(call: Call[ActionBody]) -> Outcome:
+async def pause_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Skip the ticks of a schedule until it is resumed; its history records them.
 
     $ warrener schedule pause flights.hourly --reason "the files are late today"
     """
     client = await call.backend.client()
     await client.pause_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(sentence=f"{call.key} is paused: its ticks are skipped until it is resumed")
+    return noun.Outcome(sentence=f"{call.key} is paused: its ticks are skipped until it is resumed")
 
 
-async def resume_schedule(call: Call[ActionBody]) -> Outcome:
+async def resume_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Resume a paused schedule.
 
     $ warrener schedule resume flights.hourly
     """
     client = await call.backend.client()
     await client.resume_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(sentence=f"{call.key} is resumed, from its next tick on")
+    return noun.Outcome(sentence=f"{call.key} is resumed, from its next tick on")
 
 
-async def trigger_schedule(call: Call[ActionBody]) -> Outcome:
+async def trigger_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Request the job of a schedule now, beside its ticks.
 
     $ warrener schedule trigger flights.hourly --reason "the file of noon was mended"
     """
     client = await call.backend.client()
     job_id = await client.trigger_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(
+    return noun.Outcome(
         sentence=f"{call.key} is triggered: its job is {str(job_id)[-8:]}", details={"job_id": str(job_id)}
     )
 
 
-async def remove_schedule(call: Call[ActionBody]) -> Outcome:
+async def remove_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     """Delete a schedule; its history stays.
 
     $ warrener schedule remove flights.hourly
     """
     client = await call.backend.client()
     await client.remove_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(sentence=f"{call.key} is removed; its history stays", location="/schedules")
+    return noun.Outcome(sentence=f"{call.key} is removed; its history stays", location="/schedules")
 
 
-SCHEDULES = Noun(
+SCHEDULES = noun.Noun(
     word="schedule",
     plural="schedules",
     key="name",
@@ -294,10 +286,10 @@ SCHEDULES = Noun(
     list=list_schedules,
     read=read_schedule,
     verbs=(
-        Verb("pause", ActionBody, pause_schedule, reads=False),
-        Verb("resume", ActionBody, resume_schedule, reads=False),
-        Verb("trigger", ActionBody, trigger_schedule, reads=False),
-        Verb("remove", ActionBody, remove_schedule, role=Role.ADMIN, reads=False),
+        noun.Verb("pause", noun.ActionBody, pause_schedule, reads=False),
+        noun.Verb("resume", noun.ActionBody, resume_schedule, reads=False),
+        noun.Verb("trigger", noun.ActionBody, trigger_schedule, reads=False),
+        noun.Verb("remove", noun.ActionBody, remove_schedule, role=Role.ADMIN, reads=False),
     ),
     columns={
         "schedule": "name",

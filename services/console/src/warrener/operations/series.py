@@ -12,17 +12,9 @@ from pydantic import BaseModel
 
 from warrener.operations.noun import fields_from
 from warrener_contracts.state_machine import JobState
+from warrener_store.statistics import rows
 from warrener_store.statistics.histogram import percentile
 from warrener_store.statistics.rollup import add_buckets
-from warrener_store.statistics.rows import (
-    BucketSpan,
-    CauseBucket,
-    RecentEnds,
-    RollupPosition,
-    SeriesBucket,
-    SeriesKind,
-    SeriesQuery,
-)
 
 if TYPE_CHECKING:
     from warrener_store import Store
@@ -44,7 +36,7 @@ class StatisticsWindow(StrEnum):
 class Resolution:
     """The buckets of a window: their length and number."""
 
-    span: BucketSpan
+    span: rows.BucketSpan
     count: int
 
     def since(self, now: datetime) -> datetime:
@@ -54,9 +46,9 @@ class Resolution:
 
 RESOLUTIONS: Mapping[StatisticsWindow, Resolution] = MappingProxyType(
     {
-        StatisticsWindow.HOUR: Resolution(BucketSpan.MINUTE, 60),
-        StatisticsWindow.DAY: Resolution(BucketSpan.TEN_MINUTES, 144),
-        StatisticsWindow.WEEK: Resolution(BucketSpan.HOUR, 168),
+        StatisticsWindow.HOUR: Resolution(rows.BucketSpan.MINUTE, 60),
+        StatisticsWindow.DAY: Resolution(rows.BucketSpan.TEN_MINUTES, 144),
+        StatisticsWindow.WEEK: Resolution(rows.BucketSpan.HOUR, 168),
     }
 )
 
@@ -68,8 +60,8 @@ class Recent(NamedTuple):
     """The moment of a reading, the jobs that are not in buckets yet, and how far these are complete."""
 
     now: datetime
-    ends: list[RecentEnds]
-    position: RollupPosition
+    ends: list[rows.RecentEnds]
+    position: rows.RollupPosition
 
 
 async def read_recent(store: "Store", now: datetime) -> Recent:
@@ -81,38 +73,41 @@ async def read_recent(store: "Store", now: datetime) -> Recent:
 
 async def read_buckets(
     store: "Store", names: Collection[str] | None, resolution: Resolution, now: datetime
-) -> list[SeriesBucket]:
+) -> list[rows.SeriesBucket]:
     """Read the buckets of these job types within the window, by version; None: of all jobs together."""
-    kind, shown = (SeriesKind.ALL, ("",)) if names is None else (SeriesKind.JOB_TYPE, names)
+    kind, shown = (rows.SeriesKind.ALL, ("",)) if names is None else (rows.SeriesKind.JOB_TYPE, names)
     since = resolution.since(now)
-    query = SeriesQuery(span=resolution.span, kind=kind, names=shown, since=since)
+    query = rows.SeriesQuery(span=resolution.span, kind=kind, names=shown, since=since)
     return list(await store.statistics.series(query))
 
 
 async def read_series(
     store: "Store", names: Collection[str] | None, resolution: Resolution, recent: Recent
-) -> dict[str, list[SeriesBucket]]:
+) -> dict[str, list[rows.SeriesBucket]]:
     """Read the points of these job types; None: of all jobs together, whose name is empty."""
     return points_of(await read_buckets(store, names, resolution, recent.now), names, resolution, recent)
 
 
 def points_of(
-    buckets: Iterable[SeriesBucket], names: Collection[str] | None, resolution: Resolution, recent: Recent
-) -> dict[str, list[SeriesBucket]]:
+    buckets: Iterable[rows.SeriesBucket],
+    names: Collection[str] | None,
+    resolution: Resolution,
+    recent: Recent,
+) -> dict[str, list[rows.SeriesBucket]]:
     """Make one point for each moment of the window, of all versions, with the ends that are in no bucket by
     their number alone."""
-    kind, shown = (SeriesKind.ALL, ("",)) if names is None else (SeriesKind.JOB_TYPE, names)
+    kind, shown = (rows.SeriesKind.ALL, ("",)) if names is None else (rows.SeriesKind.JOB_TYPE, names)
     span = resolution.span
-    known: dict[tuple[str, datetime], list[SeriesBucket]] = defaultdict(list)
+    known: dict[tuple[str, datetime], list[rows.SeriesBucket]] = defaultdict(list)
     for bucket in buckets:
         known[bucket.name, bucket.starts_at].append(bucket)
     ends: dict[tuple[str, datetime], Counter[JobState]] = defaultdict(Counter)
     for one in recent.ends:
         ends["" if names is None else one.job_type, span.floor(one.minute)][one.state] += one.jobs
 
-    def point(name: str, moment: datetime) -> SeriesBucket:
+    def point(name: str, moment: datetime) -> rows.SeriesBucket:
         group = known.get((name, moment), ())
-        found = _sum(group) if group else SeriesBucket(span=span, kind=kind, name=name, starts_at=moment)
+        found = _sum(group) if group else rows.SeriesBucket(span=span, kind=kind, name=name, starts_at=moment)
         if new := ends.get((name, moment)):
             return replace(found, **{end: getattr(found, end) + new[JobState(end)] for end in _ENDS})
         return found
@@ -122,7 +117,7 @@ def points_of(
     return {name: [point(name, moment) for moment in moments] for name in shown}
 
 
-def _sum(buckets: Sequence[SeriesBucket]) -> SeriesBucket:
+def _sum(buckets: Sequence[rows.SeriesBucket]) -> rows.SeriesBucket:
     """Add buckets up. There must be one; one that is alone stays as it is."""
     first = buckets[0]
     return first if len(buckets) == 1 else add_buckets(first.key._replace(code_version=""), buckets)
@@ -182,7 +177,7 @@ class CauseSummary(BaseModel):
     counts: list[int]  # over time
 
 
-def point_of(bucket: SeriesBucket) -> SeriesPoint:
+def point_of(bucket: rows.SeriesBucket) -> SeriesPoint:
     return SeriesPoint(
         **fields_from(SeriesPoint, bucket),
         p50=percentile(bucket.durations, 0.5),
@@ -191,7 +186,7 @@ def point_of(bucket: SeriesBucket) -> SeriesPoint:
     )
 
 
-def summary_of(points: Sequence[SeriesBucket], now: datetime) -> SeriesSummary:
+def summary_of(points: Sequence[rows.SeriesBucket], now: datetime) -> SeriesSummary:
     """Sum the points of a series up. There must be one."""
     total = _sum(points)
     judged, seconds = total.succeeded + total.failed, (now - points[0].starts_at) / timedelta(seconds=1)
@@ -208,10 +203,10 @@ def summary_of(points: Sequence[SeriesBucket], now: datetime) -> SeriesSummary:
 
 
 def causes_of(
-    buckets: Iterable[CauseBucket], moments: Sequence[datetime], limit: int, mask: Callable[[str], str]
+    buckets: Iterable[rows.CauseBucket], moments: Sequence[datetime], limit: int, mask: Callable[[str], str]
 ) -> list[CauseSummary]:
     """Sum causes up over the window, the most deaths first. `moments`: the points of the window."""
-    groups: dict[tuple[str, str], list[CauseBucket]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[rows.CauseBucket]] = defaultdict(list)
     for bucket in buckets:
         groups[bucket.job_type, bucket.fingerprint].append(bucket)
     found: list[CauseSummary] = []

@@ -9,53 +9,31 @@ from rich.text import Text
 
 from warrener.render.screen import table
 from warrener.render.times import span
-from warrener_contracts.schedule_rules import (
-    WORKING_WEEK,
-    AllOfRule,
-    AnyOfRule,
-    BusinessDayConvention,
-    BusinessDaysRule,
-    CronRule,
-    DaysRule,
-    ExceptRule,
-    IntervalRule,
-    OnceRule,
-    Rule,
-    RulePart,
-)
+from warrener_contracts import schedule_rules, triggers
 from warrener_contracts.topology import EVENTS
-from warrener_contracts.triggers import (
-    AfterRule,
-    Condition,
-    ConditionOperator,
-    EventRule,
-    TriggerRule,
-    Upstream,
-    UpstreamEnd,
-)
 
 if TYPE_CHECKING:
     from warrener.schedules.calendar import UpcomingTick
 
 _MAX_DATES_SHOWN = 3
 _CONVENTIONS = {
-    BusinessDayConvention.SKIP: "if it is a business day",
-    BusinessDayConvention.BEFORE: "or the business day before",
-    BusinessDayConvention.AFTER: "or the business day after",
-    BusinessDayConvention.NEAREST: "or the nearest business day",
+    schedule_rules.BusinessDayConvention.SKIP: "if it is a business day",
+    schedule_rules.BusinessDayConvention.BEFORE: "or the business day before",
+    schedule_rules.BusinessDayConvention.AFTER: "or the business day after",
+    schedule_rules.BusinessDayConvention.NEAREST: "or the nearest business day",
 }
 _OPERATORS = {
-    ConditionOperator.EQUALS: "=",
-    ConditionOperator.DIFFERS: "!=",
-    ConditionOperator.LESS: "<",
-    ConditionOperator.AT_MOST: "<=",
-    ConditionOperator.MORE: ">",
-    ConditionOperator.AT_LEAST: ">=",
+    triggers.ConditionOperator.EQUALS: "=",
+    triggers.ConditionOperator.DIFFERS: "!=",
+    triggers.ConditionOperator.LESS: "<",
+    triggers.ConditionOperator.AT_MOST: "<=",
+    triggers.ConditionOperator.MORE: ">",
+    triggers.ConditionOperator.AT_LEAST: ">=",
 }
 _UPSTREAM_ENDS = {
-    UpstreamEnd.SUCCEEDED: "succeeded",
-    UpstreamEnd.FAILED: "failed",
-    UpstreamEnd.FINISHED: "ended",
+    triggers.UpstreamEnd.SUCCEEDED: "succeeded",
+    triggers.UpstreamEnd.FAILED: "failed",
+    triggers.UpstreamEnd.FINISHED: "ended",
 }
 
 
@@ -72,47 +50,47 @@ def preview_table(ticks: "Iterable[UpcomingTick]") -> Table:
 # -- rules -------------------------------------------------------------------------------------------------
 
 
-def rule_text(rule: Rule | RulePart) -> str:
+def rule_text(rule: schedule_rules.Rule | schedule_rules.RulePart) -> str:
     """A rule in a few words."""
     match rule:
-        case CronRule(expression=expression):
+        case schedule_rules.CronRule(expression=expression):
             text = expression
-        case IntervalRule(every=every):
+        case schedule_rules.IntervalRule(every=every):
             text = f"every {span(every)}"
-        case OnceRule(at=at):
+        case schedule_rules.OnceRule(at=at):
             text = "once" if at is None else f"once at {at:%Y-%m-%d %H:%M:%S}"
-        case BusinessDaysRule():
+        case schedule_rules.BusinessDaysRule():
             text = _business_days(rule)
-        case DaysRule():
+        case schedule_rules.DaysRule():
             text = _days(rule)
-        case AnyOfRule():
+        case schedule_rules.AnyOfRule():
             text = f"any of ({_parts(rule.rules)})"
-        case AllOfRule():
+        case schedule_rules.AllOfRule():
             text = f"all of ({_parts(rule.rules)})"
-        case ExceptRule():
+        case schedule_rules.ExceptRule():
             text = f"{rule_text(rule.rule)} except ({_parts(rule.without)})"
-        case EventRule():
+        case triggers.EventRule():
             by = "" if rule.exchange == EVENTS else f" by {rule.exchange}"
             where = "".join(f", {_condition(one)}" for one in rule.where)
             quiet = "" if rule.debounce is None else f", once quiet for {span(rule.debounce)}"
             text = f"on {rule.key}{by}{where}{quiet}"
-        case AfterRule():
+        case triggers.AfterRule():
             several = "" if rule.within is None else f" within {span(rule.within)}"
             text = f"after {' and '.join(map(_upstream, rule.upstreams))}{several}"
     return text
 
 
-def _parts(rules: Sequence[RulePart]) -> str:
+def _parts(rules: Sequence[schedule_rules.RulePart]) -> str:
     return "; ".join(map(rule_text, rules))
 
 
-def _business_days(rule: BusinessDaysRule) -> str:
-    week = "" if rule.weekdays == WORKING_WEEK else f", {','.join(rule.weekdays)}"
+def _business_days(rule: schedule_rules.BusinessDaysRule) -> str:
+    week = "" if rule.weekdays == schedule_rules.WORKING_WEEK else f", {','.join(rule.weekdays)}"
     holidays = f", {len(rule.holidays)} holidays" if rule.holidays else ""
     return f"{_chosen(rule)} at {','.join(map(_time, rule.at))}{week}{holidays}"
 
 
-def _chosen(rule: BusinessDaysRule) -> str:
+def _chosen(rule: schedule_rules.BusinessDaysRule) -> str:
     months = f" of month {_numbers(rule.months)}" if rule.months else ""
     if rule.nth:
         return f"business day {_numbers(rule.nth)}{months or ' of the month'}"
@@ -121,7 +99,7 @@ def _chosen(rule: BusinessDaysRule) -> str:
     return f"business days{months}"
 
 
-def _days(rule: DaysRule) -> str:
+def _days(rule: schedule_rules.DaysRule) -> str:
     dates = [day.isoformat() for day in rule.dates]
     named = dates if len(dates) <= _MAX_DATES_SHOWN else [f"{len(dates)} dates"]
     hours = [f"{_time(rule.since or time.min)}-{_time(rule.until or time.min)}"]
@@ -145,40 +123,40 @@ def _time(at: time) -> str:
 # -- rules that wait for events ----------------------------------------------------------------------------
 
 
-def no_times_line(rule: Rule) -> Text | None:
+def no_times_line(rule: schedule_rules.Rule) -> Text | None:
     """Why a rule has no times to show; None if it has times."""
-    if not isinstance(rule, EventRule | AfterRule):
+    if not isinstance(rule, triggers.EventRule | triggers.AfterRule):
         return None
     return Text(f"It has no times of its own: it ticks {_whenever(rule)}.")
 
 
-def _whenever(rule: TriggerRule) -> str:
+def _whenever(rule: triggers.TriggerRule) -> str:
     match rule:
-        case EventRule():
+        case triggers.EventRule():
             passing = " and passes " + ", ".join(map(_condition, rule.where)) if rule.where else ""
             came = f"a message comes by {rule.exchange} under {rule.key}{passing}"
             if rule.debounce is None:
                 return f"whenever {came}"
             quiet, max_wait = span(rule.debounce), span(rule.effective_max_wait)
             return f"once {came}, and none for {quiet} since, or {max_wait} after the first"
-        case AfterRule(upstreams=(only,)):
+        case triggers.AfterRule(upstreams=(only,)):
             return f"whenever a job of {_upstream(only)}"
-        case AfterRule():
+        case triggers.AfterRule():
             each = " and ".join(f"one of {_upstream(one)}" for one in rule.upstreams)
             return f"whenever {each}" + ("" if rule.within is None else f", all within {span(rule.within)}")
 
 
-def _upstream(upstream: Upstream) -> str:
+def _upstream(upstream: triggers.Upstream) -> str:
     return f"{upstream.name} {_UPSTREAM_ENDS[upstream.end]}"
 
 
-def _condition(condition: Condition) -> str:
+def _condition(condition: triggers.Condition) -> str:
     match condition.check:
-        case ConditionOperator.EXISTS:
+        case triggers.ConditionOperator.EXISTS:
             return condition.path
-        case ConditionOperator.ABSENT:
+        case triggers.ConditionOperator.ABSENT:
             return f"!{condition.path}"
-        case ConditionOperator.ONE_OF:
+        case triggers.ConditionOperator.ONE_OF:
             return f"{condition.path}={'|'.join(map(str, condition.value))}"
         case check:
             return f"{condition.path}{_OPERATORS[check]}{condition.value}"

@@ -7,39 +7,30 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.text import Text
 
+from warrener.render import waterfall_bars
 from warrener.render.jobs import id_text, state_text
 from warrener.render.screen import GAP
 from warrener.render.time_axis import FoldedAxis
 from warrener.render.times import brief
 from warrener.render.waterfall import Waterfall, WaterfallFacts
-from warrener.render.waterfall_bars import (
-    BarLook,
-    MarkKind,
-    RowKind,
-    WaitGroup,
-    WaterfallBar,
-    WaterfallRow,
-    legend_of,
-    length_text,
-)
 
 _MIN_PLOT, _MAX_PLOT = 20, 100  # columns
 _MIN_NAME = 18
 _MIN_DETAIL = 24
 _SOLID, _TORN, _PLAN, _FOLD, _NOW = "█", "▒", "╌", "⋯", "│"
 _WAITS = {
-    WaitGroup.PLANNED: ("╱", "live"),  # noqa: RUF001 - drawn
-    WaitGroup.RESOURCE: ("░", "soft"),
-    WaitGroup.BLOCKED: ("╳", "error"),  # noqa: RUF001 - drawn
-    WaitGroup.TRANSIT: ("·", "soft"),
-    WaitGroup.SILENCE: ("~", "warning"),
+    waterfall_bars.WaitGroup.PLANNED: ("╱", "live"),  # noqa: RUF001 - drawn
+    waterfall_bars.WaitGroup.RESOURCE: ("░", "soft"),
+    waterfall_bars.WaitGroup.BLOCKED: ("╳", "error"),  # noqa: RUF001 - drawn
+    waterfall_bars.WaitGroup.TRANSIT: ("·", "soft"),
+    waterfall_bars.WaitGroup.SILENCE: ("~", "warning"),
 }
 _MARKS = {
-    MarkKind.ACCEPTED: "◆",
-    MarkKind.HEARTBEAT: "♥",
-    MarkKind.CHECKPOINT: "⚑",
-    MarkKind.DEADLINE: "┃",
-    MarkKind.END: "◆",
+    waterfall_bars.MarkKind.ACCEPTED: "◆",
+    waterfall_bars.MarkKind.HEARTBEAT: "♥",
+    waterfall_bars.MarkKind.CHECKPOINT: "⚑",
+    waterfall_bars.MarkKind.DEADLINE: "┃",
+    waterfall_bars.MarkKind.END: "◆",
 }
 
 
@@ -58,7 +49,7 @@ class _Plot:
 
     def __init__(self, waterfall: Waterfall, name_width: int, width: int) -> None:
         self.waterfall, self.name_width = waterfall, name_width
-        self.length_width = max(cell_len(length_text(row)) for row in waterfall.rows)
+        self.length_width = max(cell_len(waterfall_bars.length_text(row)) for row in waterfall.rows)
         room = width - name_width - self.length_width - 3 * GAP
         self.beside = room >= _MIN_PLOT + _MIN_DETAIL
         share = room - max(room * 2 // 5, _MIN_DETAIL) if self.beside else room
@@ -73,7 +64,9 @@ class _Plot:
                 name = f"{set_cell_size(name, self.name_width - 1).rstrip()}…"
             line = Text(set_cell_size(name, self.name_width), style=row.tone or "")
             line.append(" " * GAP).append_text(self._bars(row)).append(" " * GAP)
-            line.append(length_text(row).rjust(self.length_width), style="soft").append(" " * GAP)
+            line.append(waterfall_bars.length_text(row).rjust(self.length_width), style="soft").append(
+                " " * GAP
+            )
             words = _wrap(row.detail, self.detail_width)
             indent, style = self.name_width + self.plot_width + self.length_width + 3 * GAP, ""
             if self.beside:
@@ -88,9 +81,9 @@ class _Plot:
     def legend(self, width: int) -> list[Text]:
         """Explain the characters that the bars have."""
         lines: list[Text] = []
-        for look, group, words in legend_of(self.waterfall.rows):
+        for look, group, words in waterfall_bars.legend_of(self.waterfall.rows):
             sign, style = _WAITS[group] if group is not None else (_SOLID, "live")
-            shown = Text(_PLAN * 2 if look is BarLook.PLANNED else sign * 2, style=style)
+            shown = Text(_PLAN * 2 if look is waterfall_bars.BarLook.PLANNED else sign * 2, style=style)
             shown.append(f" {words}   ", style="soft")
             if not lines or lines[-1].cell_len + shown.cell_len > width:
                 lines.append(Text("  "))
@@ -100,35 +93,35 @@ class _Plot:
     def _column(self, position: float) -> int:
         return min(int(position * self.plot_width), self.plot_width - 1)
 
-    def _bars(self, row: WaterfallRow) -> Text:
+    def _bars(self, row: waterfall_bars.WaterfallRow) -> Text:
         axis = self.waterfall.axis
         cells = [(" ", "")] * self.plot_width
         if self.waterfall.now is not None:
             cells[self._column(axis.position(self.waterfall.now))] = (_NOW, "live")
         # What runs covers what waits, of which a short one would have no character otherwise.
-        for bar in sorted(row.bars, key=lambda bar: bar.look is BarLook.SOLID):
+        for bar in sorted(row.bars, key=lambda bar: bar.look is waterfall_bars.BarLook.SOLID):
             self._draw(bar, axis, cells)
         for mark in row.marks:
-            if mark.kind is not MarkKind.ACCEPTED:
+            if mark.kind is not waterfall_bars.MarkKind.ACCEPTED:
                 cells[self._column(axis.position(mark.at))] = (_MARKS[mark.kind], mark.tone)
         line = Text()
         for sign, style in cells:
             line.append(sign, style=style)
         return line
 
-    def _draw(self, bar: WaterfallBar, axis: FoldedAxis, cells: list[tuple[str, str]]) -> None:
+    def _draw(self, bar: waterfall_bars.WaterfallBar, axis: FoldedAxis, cells: list[tuple[str, str]]) -> None:
         start = self._column(axis.position(bar.start))
         end = max(self._column(axis.position(bar.end)), start + 1)
         if axis.position(bar.end) >= 1.0:
             end = self.plot_width
         sign, style = _SOLID, str(bar.tone)
-        if bar.look is BarLook.HATCHED:
-            sign, style = _WAITS[bar.group or WaitGroup.RESOURCE]
-        elif bar.look is BarLook.PLANNED:
+        if bar.look is waterfall_bars.BarLook.HATCHED:
+            sign, style = _WAITS[bar.group or waterfall_bars.WaitGroup.RESOURCE]
+        elif bar.look is waterfall_bars.BarLook.PLANNED:
             sign = _PLAN
         for column in range(start, end):
             cells[column] = (sign, style)
-        if bar.ragged and bar.look is BarLook.SOLID and end - start > 1:
+        if bar.ragged and bar.look is waterfall_bars.BarLook.SOLID and end - start > 1:
             cells[end - 1] = (_TORN, style)
         for fold in axis.folds:
             if bar.start <= fold.start and fold.end <= bar.end:
@@ -153,8 +146,8 @@ class _Plot:
         return Text("".join(line), style="soft")
 
 
-def _name(row: WaterfallRow) -> str:
-    indent = "  " if row.kind is RowKind.CHILD_JOB else ""
+def _name(row: waterfall_bars.WaterfallRow) -> str:
+    indent = "  " if row.kind is waterfall_bars.RowKind.CHILD_JOB else ""
     return f"{indent}{row.sign} {row.name}" if row.sign else f"{indent}{row.name}"
 
 
@@ -189,7 +182,7 @@ def trace_data(facts: WaterfallFacts, waterfall: Waterfall) -> dict[str, Any]:
     }
 
 
-def _row_data(row: WaterfallRow) -> dict[str, Any]:
+def _row_data(row: waterfall_bars.WaterfallRow) -> dict[str, Any]:
     return {
         "kind": row.kind,
         "name": row.name,

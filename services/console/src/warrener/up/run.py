@@ -15,18 +15,9 @@ from warrener.context import ResolvedEndpoints, connect_store, copyable_broker_u
 from warrener.doctor.inspector import open_inspector
 from warrener.errors import BrokerUnreachable, CommandError
 from warrener.installation import adopt, claim
+from warrener.up import processes
 from warrener.up.folder import DataFolder, Endpoints
 from warrener.up.output import ConsoleOutput, banner_lines
-from warrener.up.processes import (
-    LogLevels,
-    ProcessSpec,
-    Shutdown,
-    SupervisedProcess,
-    Unusable,
-    build_environment,
-    console_spec,
-    process_specs,
-)
 from warrener_devservers import PrivateRabbitMQ, ServerError
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_store import StateStore, StoreError, migrate
@@ -56,7 +47,7 @@ class UpOptions:
     store_url: str | None
     ledger_url: str | None
     namespace: str
-    log_levels: LogLevels
+    log_levels: processes.LogLevels
     console: "ConsoleAddress | None" = None
 
 
@@ -65,7 +56,7 @@ class Up:
 
     def __init__(self, options: UpOptions, folder: DataFolder, output: ConsoleOutput) -> None:
         self._options, self._folder, self._output = options, folder, output
-        self._shutdown = Shutdown(output)
+        self._shutdown = processes.Shutdown(output)
         self._broker_name = "the broker"
 
     async def run(self) -> None:
@@ -125,13 +116,13 @@ class Up:
         options = self._options
         children = [
             self._supervised(spec, endpoints)
-            for spec in process_specs(options.modules, options.agents, options.slots)
+            for spec in processes.process_specs(options.modules, options.agents, options.slots)
         ]
         tasks = {asyncio.create_task(child.run(), name=child.spec.name): child for child in children}
         async with connect_store(endpoints) as store:
             banner_task = asyncio.create_task(self._print_banner(endpoints, store, children, since))
             if options.console is not None:
-                console = self._supervised(console_spec(options.console.listening), endpoints)
+                console = self._supervised(processes.console_spec(options.console.listening), endpoints)
                 tasks[asyncio.create_task(_run_after(banner_task, console), name="console")] = console
             requested = asyncio.create_task(self._shutdown.requested.wait())
             await asyncio.wait({*tasks, requested}, return_when=asyncio.FIRST_COMPLETED)
@@ -140,19 +131,23 @@ class Up:
             await self._shutdown.stop_all(tasks)
             await asyncio.wait({banner_task, requested})
         for task, child in tasks.items():
-            if isinstance(error := task.exception(), Unusable):
+            if isinstance(error := task.exception(), processes.Unusable):
                 why = str(error) or "no reason, see its output above"
                 raise CommandError(
                     f"expected the {child.spec.service} to start, got: {why}",
                     do="mend the cause, and run `warrener up` again",
                 )
 
-    def _supervised(self, spec: ProcessSpec, endpoints: Endpoints) -> SupervisedProcess:
-        environment = build_environment(spec, os.environ, endpoints, self._options.log_levels)
-        return SupervisedProcess(spec, environment, self._output)
+    def _supervised(self, spec: processes.ProcessSpec, endpoints: Endpoints) -> processes.SupervisedProcess:
+        environment = processes.build_environment(spec, os.environ, endpoints, self._options.log_levels)
+        return processes.SupervisedProcess(spec, environment, self._output)
 
     async def _print_banner(
-        self, endpoints: Endpoints, store: StateStore, children: Sequence[SupervisedProcess], since: datetime
+        self,
+        endpoints: Endpoints,
+        store: StateStore,
+        children: Sequence[processes.SupervisedProcess],
+        since: datetime,
     ) -> None:
         agents = [child for child in children if child.spec.service == "agent"]
         reporting = asyncio.create_task(self._report_not_ready(children))
@@ -179,7 +174,7 @@ class Up:
             processes={child.spec.name: child.pid for child in children},
         )
 
-    async def _report_not_ready(self, children: Sequence[SupervisedProcess]) -> None:
+    async def _report_not_ready(self, children: Sequence[processes.SupervisedProcess]) -> None:
         while True:
             await asyncio.sleep(_NOT_READY_REPORT_INTERVAL)
             for child in children:
@@ -187,7 +182,7 @@ class Up:
                     self._output.event("waiting", f"not ready yet: {reason}", source=child.spec.name)
 
 
-async def _run_after(banner: "asyncio.Task[None]", console: SupervisedProcess) -> None:
+async def _run_after(banner: "asyncio.Task[None]", console: processes.SupervisedProcess) -> None:
     """Run the console once the banner is printed, so that it takes no processor time from the services while
     they start; or once an end has begun, which it then notices at once."""
     await asyncio.wait({banner})
@@ -197,13 +192,13 @@ async def _run_after(banner: "asyncio.Task[None]", console: SupervisedProcess) -
 # -- readiness ---------------------------------------------------------------------------------------------
 
 
-async def _wait_until_ready(child: SupervisedProcess) -> None:
+async def _wait_until_ready(child: processes.SupervisedProcess) -> None:
     """Wait until the service is ready."""
     while await asyncio.to_thread(_not_ready_reason, child) is not None:  # noqa: ASYNC110 - another process
         await asyncio.sleep(_READY_POLL_INTERVAL)
 
 
-def _not_ready_reason(child: SupervisedProcess) -> str | None:
+def _not_ready_reason(child: processes.SupervisedProcess) -> str | None:
     """Why the service is not ready; None if it is."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{child.health_port}/ready", timeout=_READY_TIMEOUT):
@@ -221,7 +216,7 @@ def _not_ready_reason(child: SupervisedProcess) -> str | None:
 
 
 async def _wait_for_job_types(
-    store: StateStore, agents: Sequence[SupervisedProcess], since: datetime
+    store: StateStore, agents: Sequence[processes.SupervisedProcess], since: datetime
 ) -> list[JobTypeRow]:
     """Wait for every agent and its job types, and return these."""
     while True:

@@ -11,18 +11,12 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
 from warrener_scheduler.decisions.admission import CachedJobType, Rejected, decide
-from warrener_store.dead_letters.rows import (
-    DeadLetter,
-    DeadLetterState,
-    DeadLetterTransition,
-    RedriveOutcome,
-    SuccessfulRequest,
-)
+from warrener_store.dead_letters import rows
 from warrener_store.jobs.rows import JobRow
 
 
 def build_request(
-    dead_letter: DeadLetter,
+    dead_letter: rows.DeadLetter,
     dead: JobRow,
     options: JobRedriveRequestedData,
     redrive_id: UUID,
@@ -58,62 +52,62 @@ def merge_patch(arguments: JsonObject, patch: Mapping[str, object]) -> JsonObjec
 
 
 def assess(
-    dead_letter: DeadLetter,
+    dead_letter: rows.DeadLetter,
     dead: JobRow,
     options: JobRedriveRequestedData,
     *,
     known: CachedJobType | None,
-    successes: Iterable[SuccessfulRequest],
+    successes: Iterable[rows.SuccessfulRequest],
     redrive_id: UUID,
     now: datetime,
-) -> DeadLetterTransition:
+) -> rows.DeadLetterTransition:
     """Claim a dead letter for a redrive, refuse it, or note the success that makes its request needless."""
     if other := _find_later_success(dead_letter, dead, successes):
         note = f"the same request has succeeded as job {other}"
-        return _move(dead_letter, DeadLetterState.ALREADY_SUCCEEDED, redrive_id, note)
+        return _move(dead_letter, rows.DeadLetterState.ALREADY_SUCCEEDED, redrive_id, note)
     refusal = _refusal_reason(build_request(dead_letter, dead, options, redrive_id, now), known, now)
-    state = DeadLetterState.CLAIMED if refusal is None else DeadLetterState.REJECTED
+    state = rows.DeadLetterState.CLAIMED if refusal is None else rows.DeadLetterState.REJECTED
     return _move(dead_letter, state, redrive_id, refusal)
 
 
-def drop(dead_letter: DeadLetter, redrive_id: UUID, by: str, reason: str) -> DeadLetterTransition:
+def drop(dead_letter: rows.DeadLetter, redrive_id: UUID, by: str, reason: str) -> rows.DeadLetterTransition:
     """Note that the dead letter will not be requested."""
-    return _move(dead_letter, DeadLetterState.DROPPED, redrive_id, f"dropped by {by}: {reason}")
+    return _move(dead_letter, rows.DeadLetterState.DROPPED, redrive_id, f"dropped by {by}: {reason}")
 
 
-def release(dead_letter: DeadLetter) -> DeadLetterTransition:
+def release(dead_letter: rows.DeadLetter) -> rows.DeadLetterTransition:
     """Free a claimed dead letter: its redrive has stopped."""
-    freed = replace(dead_letter, state=DeadLetterState.OPEN, redrive_id=None)
-    return DeadLetterTransition(dead_letter.state, freed)
+    freed = replace(dead_letter, state=rows.DeadLetterState.OPEN, redrive_id=None)
+    return rows.DeadLetterTransition(dead_letter.state, freed)
 
 
-def mark_requested(dead_letter: DeadLetter, now: datetime) -> DeadLetterTransition:
+def mark_requested(dead_letter: rows.DeadLetter, now: datetime) -> rows.DeadLetterTransition:
     """Note that the request is about to be published; if it was requested before, its successor stays."""
-    successor = dead_letter.redriven_as if dead_letter.state is DeadLetterState.REDRIVEN else None
+    successor = dead_letter.redriven_as if dead_letter.state is rows.DeadLetterState.REDRIVEN else None
     number = dead_letter.redrives if successor else dead_letter.redrives + 1
     changed = replace(
         dead_letter,
-        state=DeadLetterState.REDRIVEN,
+        state=rows.DeadLetterState.REDRIVEN,
         redriven_as=successor or redrive_job_id(dead_letter.job_id, number),
         redrives=number,
         redriven_at=now,
     )
-    return DeadLetterTransition(dead_letter.state, changed)
+    return rows.DeadLetterTransition(dead_letter.state, changed)
 
 
-def resolve_outcome(successor: RedriveOutcome) -> DeadLetterTransition:
+def resolve_outcome(successor: rows.RedriveOutcome) -> rows.DeadLetterTransition:
     """Note the end of the successor. If that was cancelled or expired, the dead letter is open again."""
     dead_letter = successor.dead_letter
     match successor.state:
         case JobState.SUCCEEDED:
-            state, note = DeadLetterState.SUCCEEDED, None
+            state, note = rows.DeadLetterState.SUCCEEDED, None
         case JobState.DEAD:
             # A dead letter without a fingerprint may have died of any cause: assume the worst.
             same = dead_letter.fingerprint in ("", successor.fingerprint)
-            state, note = (DeadLetterState.DIED_AGAIN if same else DeadLetterState.DIED), None
+            state, note = (rows.DeadLetterState.DIED_AGAIN if same else rows.DeadLetterState.DIED), None
         case over:
-            state, note = DeadLetterState.REOPENED, f"the job requested in its place is {over}"
-    return DeadLetterTransition(dead_letter.state, replace(dead_letter, state=state, note=note))
+            state, note = rows.DeadLetterState.REOPENED, f"the job requested in its place is {over}"
+    return rows.DeadLetterTransition(dead_letter.state, replace(dead_letter, state=state, note=note))
 
 
 def _refusal_reason(event: JobRequested, known: CachedJobType | None, now: datetime) -> str | None:
@@ -126,7 +120,7 @@ def _refusal_reason(event: JobRequested, known: CachedJobType | None, now: datet
 
 
 def _find_later_success(
-    dead_letter: DeadLetter, dead: JobRow, found: Iterable[SuccessfulRequest]
+    dead_letter: rows.DeadLetter, dead: JobRow, found: Iterable[rows.SuccessfulRequest]
 ) -> UUID | None:
     """Return a job of the same request that was accepted after this one died, and has succeeded."""
     return next(
@@ -142,7 +136,7 @@ def _find_later_success(
 
 
 def _move(
-    dead_letter: DeadLetter, state: DeadLetterState, redrive_id: UUID, note: str | None
-) -> DeadLetterTransition:
+    dead_letter: rows.DeadLetter, state: rows.DeadLetterState, redrive_id: UUID, note: str | None
+) -> rows.DeadLetterTransition:
     moved = replace(dead_letter, state=state, redrive_id=redrive_id, note=note)
-    return DeadLetterTransition(dead_letter.state, moved)
+    return rows.DeadLetterTransition(dead_letter.state, moved)

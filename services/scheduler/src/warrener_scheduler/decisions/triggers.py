@@ -9,29 +9,22 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from warrener_contracts import triggers
 from warrener_contracts.codec import JsonArrayElements
 from warrener_contracts.events import Reason, SchedulePutData
 from warrener_contracts.identity import event_identity, schedule_source
 from warrener_contracts.json_safety import find_unsafe_value, is_array, is_object
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS, MAX_BODY
-from warrener_contracts.triggers import (
-    AfterRule,
-    Condition,
-    ConditionOperator,
-    EventRule,
-    Upstream,
-    UpstreamEnd,
-)
 from warrener_runtime.bus.types import matches
 from warrener_store.encoding import encode
 from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import ArrivalRow
 
-_ENDS: Mapping[UpstreamEnd, frozenset[str]] = {
-    UpstreamEnd.SUCCEEDED: frozenset({JobState.SUCCEEDED}),
-    UpstreamEnd.FAILED: frozenset({JobState.DEAD, JobState.EXPIRED}),
-    UpstreamEnd.FINISHED: frozenset(
+_ENDS: Mapping[triggers.UpstreamEnd, frozenset[str]] = {
+    triggers.UpstreamEnd.SUCCEEDED: frozenset({JobState.SUCCEEDED}),
+    triggers.UpstreamEnd.FAILED: frozenset({JobState.DEAD, JobState.EXPIRED}),
+    triggers.UpstreamEnd.FINISHED: frozenset(
         {JobState.SUCCEEDED, JobState.DEAD, JobState.EXPIRED, JobState.CANCELLED}
     ),
 }
@@ -126,7 +119,7 @@ class TriggerContext:
         ]
 
 
-def states_of_end(end: UpstreamEnd) -> list[str]:
+def states_of_end(end: triggers.UpstreamEnd) -> list[str]:
     """Return the states that count as such an end."""
     return sorted(_ENDS[end])
 
@@ -134,9 +127,9 @@ def states_of_end(end: UpstreamEnd) -> list[str]:
 def may_match(spec: SchedulePutData, exchange: str, key: str) -> bool:
     """True if messages of this address may be for the schedule."""
     match spec.rule:
-        case EventRule() as rule:
+        case triggers.EventRule() as rule:
             return rule.exchange == exchange and matches(rule.key, key)
-        case AfterRule():
+        case triggers.AfterRule():
             return exchange == EVENTS and key.startswith(_FINISHED)
         case _:
             return False
@@ -157,10 +150,12 @@ def matched_upstream(spec: SchedulePutData, event: IncomingEvent, jobs: Mapping[
     if choices.end is not None and event.time > choices.end:
         return None
     match spec.rule:
-        case EventRule() as rule if may_match(spec, event.exchange, event.key):
+        case triggers.EventRule() as rule if may_match(spec, event.exchange, event.key):
             own = _is_own_event(spec, event, jobs)
             return "" if not own and passes(event.document(), rule.where) else None
-        case AfterRule() as rule if event.exchange == EVENTS and (event.type or "").startswith(_FINISHED):
+        case triggers.AfterRule() as rule if event.exchange == EVENTS and (event.type or "").startswith(
+            _FINISHED
+        ):
             ended = (one for one in rule.upstreams if _has_ended(one, event, jobs))
             return next((one.name for one in ended), None)
         case _:
@@ -179,15 +174,15 @@ def _job_id_in(event: IncomingEvent) -> UUID | None:
 
 def _needs_job_rows(spec: SchedulePutData) -> bool:
     match spec.rule:
-        case EventRule() as rule:
+        case triggers.EventRule() as rule:
             return rule.exchange == EVENTS
-        case AfterRule() as rule:
+        case triggers.AfterRule() as rule:
             return any(upstream.schedule for upstream in rule.upstreams)
         case _:
             return False
 
 
-def _has_ended(upstream: Upstream, event: IncomingEvent, jobs: Mapping[UUID, JobRow]) -> bool:
+def _has_ended(upstream: triggers.Upstream, event: IncomingEvent, jobs: Mapping[UUID, JobRow]) -> bool:
     if not is_object(event.data) or event.data.get("state") not in _ENDS[upstream.end]:
         return False
     if upstream.schedule is None:
@@ -213,7 +208,7 @@ def _is_job_of_schedule(schedule: str, event: IncomingEvent, jobs: Mapping[UUID,
 # -- conditions ----------------------------------------------------------------------------------------------
 
 
-def passes(document: Mapping[str, Any], where: Iterable[Condition]) -> bool:
+def passes(document: Mapping[str, Any], where: Iterable[triggers.Condition]) -> bool:
     """True if all conditions hold."""
     return all(_holds(condition, _at(document, condition.path)) for condition in where)
 
@@ -231,13 +226,13 @@ def _at(document: object, path: str) -> object:
     return value
 
 
-def _holds(condition: Condition, found: object) -> bool:
+def _holds(condition: triggers.Condition, found: object) -> bool:
     match condition.check:
-        case ConditionOperator.EXISTS | ConditionOperator.ABSENT as check:
-            return (found is not _NOTHING) == (check is ConditionOperator.EXISTS)
-        case ConditionOperator.EQUALS | ConditionOperator.DIFFERS as check:
-            return _same(found, condition.value) == (check is ConditionOperator.EQUALS)
-        case ConditionOperator.ONE_OF:
+        case triggers.ConditionOperator.EXISTS | triggers.ConditionOperator.ABSENT as check:
+            return (found is not _NOTHING) == (check is triggers.ConditionOperator.EXISTS)
+        case triggers.ConditionOperator.EQUALS | triggers.ConditionOperator.DIFFERS as check:
+            return _same(found, condition.value) == (check is triggers.ConditionOperator.EQUALS)
+        case triggers.ConditionOperator.ONE_OF:
             return any(_same(found, one) for one in condition.value)
         case check:
             return _in_order(check, found, condition.value)
@@ -248,16 +243,16 @@ def _same(found: object, wanted: object) -> bool:
     return isinstance(found, bool) == isinstance(wanted, bool) and found == wanted
 
 
-def _in_order(check: ConditionOperator, found: Any, wanted: Any) -> bool:
+def _in_order(check: triggers.ConditionOperator, found: Any, wanted: Any) -> bool:
     numbers = _number(found) and _number(wanted)
     if not numbers and not (isinstance(found, str) and isinstance(wanted, str)):
         return False
     match check:
-        case ConditionOperator.LESS:
+        case triggers.ConditionOperator.LESS:
             return bool(found < wanted)
-        case ConditionOperator.AT_MOST:
+        case triggers.ConditionOperator.AT_MOST:
             return bool(found <= wanted)
-        case ConditionOperator.MORE:
+        case triggers.ConditionOperator.MORE:
             return bool(found > wanted)
         case _:
             return bool(found >= wanted)

@@ -11,19 +11,9 @@ from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from warrener_calendar.template_variables import Tick, tick_variables, uses_last_success
+from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.commands import CommandResult, ReceivedCommand
-from warrener_contracts.events import (
-    Event,
-    ScheduleBackfillRequested,
-    SchedulePauseRequested,
-    SchedulePut,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleResumeRequested,
-    ScheduleTriggerRequested,
-    TickStatus,
-)
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.triggers import TriggerRule
@@ -41,12 +31,12 @@ from warrener_store.schedules.rows import ScheduleRow, TickRow
 _log = get_logger("schedules")
 
 ScheduleEvent = (
-    SchedulePut
-    | SchedulePauseRequested
-    | ScheduleResumeRequested
-    | ScheduleRemoveRequested
-    | ScheduleTriggerRequested
-    | ScheduleBackfillRequested
+    events.SchedulePut
+    | events.SchedulePauseRequested
+    | events.ScheduleResumeRequested
+    | events.ScheduleRemoveRequested
+    | events.ScheduleTriggerRequested
+    | events.ScheduleBackfillRequested
 )
 
 
@@ -67,7 +57,7 @@ class ScheduleCommandHandler:
         self._schedules, self._clock, self._on_change = schedules, clock, on_change
         self._bindings, self._writer, self._find_types = bindings, writer, find_types
 
-    async def put(self, commands: Sequence[ReceivedCommand[SchedulePut]]) -> list[CommandResult]:
+    async def put(self, commands: Sequence[ReceivedCommand[events.SchedulePut]]) -> list[CommandResult]:
         """Create or replace schedules, in one transaction; the last of a name counts."""
         now = self._clock.now()
         puts = [PutRequest(_stored(command.event.data), _sent_at(command.event, now)) for command in commands]
@@ -85,7 +75,7 @@ class ScheduleCommandHandler:
             for command, why in zip(commands, refusals, strict=True)
         ]
 
-    async def pause(self, event: SchedulePauseRequested, received: DecodedEvent) -> CommandResult:
+    async def pause(self, event: events.SchedulePauseRequested, received: DecodedEvent) -> CommandResult:
         """Pause a schedule."""
         if await self._find(event.data.name) is None:
             return _unknown(event)
@@ -93,14 +83,14 @@ class ScheduleCommandHandler:
         await self._schedules.pause_schedules({event.data.name}, now, paused=True, why=why)
         return self._carried_out(event)
 
-    async def resume(self, event: ScheduleResumeRequested, received: DecodedEvent) -> CommandResult:
+    async def resume(self, event: events.ScheduleResumeRequested, received: DecodedEvent) -> CommandResult:
         """Resume a schedule."""
         if await self._find(event.data.name) is None:
             return _unknown(event)
         await self._schedules.pause_schedules({event.data.name}, self._clock.now(), paused=False)
         return self._carried_out(event)
 
-    async def remove(self, event: ScheduleRemoveRequested, received: DecodedEvent) -> CommandResult:
+    async def remove(self, event: events.ScheduleRemoveRequested, received: DecodedEvent) -> CommandResult:
         """Remove a schedule; its tick history stays."""
         if await self._find(event.data.name) is None:
             return _unknown(event)
@@ -108,7 +98,7 @@ class ScheduleCommandHandler:
         await self._bindings.sync()
         return self._carried_out(event)
 
-    async def trigger(self, event: ScheduleTriggerRequested, received: DecodedEvent) -> CommandResult:
+    async def trigger(self, event: events.ScheduleTriggerRequested, received: DecodedEvent) -> CommandResult:
         """Add a tick; the next run of the ticker publishes its request."""
         row = await self._find(event.data.name)
         if row is None:
@@ -122,7 +112,9 @@ class ScheduleCommandHandler:
         await self._schedules.add_ticks([tick])
         return self._carried_out(event)
 
-    async def backfill(self, event: ScheduleBackfillRequested, received: DecodedEvent) -> CommandResult:
+    async def backfill(
+        self, event: events.ScheduleBackfillRequested, received: DecodedEvent
+    ) -> CommandResult:
         """Request past ticks, one batch of them; the rest is a command of its own."""
         row = await self._find(event.data.name)
         if row is None:
@@ -133,7 +125,7 @@ class ScheduleCommandHandler:
             return self._refuse(event, received, str(error))
         return self._carried_out(event, *rest)
 
-    async def _find_job_problem(self, spec: SchedulePutData) -> str | None:
+    async def _find_job_problem(self, spec: events.SchedulePutData) -> str | None:
         """Return why the requests of a schedule would be rejected as of now; None if they would not be."""
         known = (await self._find_types({spec.job_type})).get(spec.job_type)
         if known is None:
@@ -158,7 +150,9 @@ class ScheduleCommandHandler:
     async def _find(self, name: str) -> ScheduleRow | None:
         return (await self._schedules.schedules({name})).get(name)
 
-    async def _backfill_batch(self, event: ScheduleBackfillRequested, row: ScheduleRow) -> list[Message]:
+    async def _backfill_batch(
+        self, event: events.ScheduleBackfillRequested, row: ScheduleRow
+    ) -> list[Message]:
         """Store the ticks of the next batch; returns the command for the rest. Raises ValueError."""
         data, now = event.data, self._clock.now()
         if why := refusal_reason(row, data, now):
@@ -194,7 +188,7 @@ class ScheduleCommandHandler:
         return CommandResult(rejection, refusal=detail, is_replied=True)
 
 
-def _stored(data: SchedulePutData) -> SchedulePutData:
+def _stored(data: events.SchedulePutData) -> events.SchedulePutData:
     """The definition without what concerns its put alone."""
     if data.reply_to is None and not data.checked:
         return data
@@ -212,13 +206,13 @@ def _unknown_schedule(event: ScheduleEvent) -> str:
     return f"expected the name of a schedule, got {event.data.name!r}: put it first"
 
 
-def _sent_at(event: Event[Any], now: datetime) -> datetime:
+def _sent_at(event: events.Event[Any], now: datetime) -> datetime:
     """Return the time of an event, which orders it among others; none is from the future."""
     return min(event.time or now, now)
 
 
 def _triggered_tick(
-    row: ScheduleRow, event: ScheduleTriggerRequested, now: datetime, last_success: datetime | None
+    row: ScheduleRow, event: events.ScheduleTriggerRequested, now: datetime, last_success: datetime | None
 ) -> TickRow:
     """Make a tick beside those of the rule; the next run of the ticker publishes its request."""
     sent_at, job_id = _sent_at(event, now), job_id_of(event.source, event.id)
@@ -226,7 +220,7 @@ def _triggered_tick(
     return TickRow(
         schedule=row.name,
         nominal_at=_trigger_key(sent_at, job_id),
-        status=TickStatus.TRIGGERED,
+        status=events.TickStatus.TRIGGERED,
         due_at=sent_at,
         decided_at=now,
         reason=event.data.reason,

@@ -12,12 +12,7 @@ from warrener_contracts.topology import TRIGGERS_QUEUE, Binding
 from warrener_contracts.triggers import EventRule, TriggerRule
 from warrener_runtime.bus.port import Bus, TopologyMismatch
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.decisions.trigger_graph import (
-    find_cycle,
-    required_addresses,
-    triggers_queue_with,
-    upstream_schedules,
-)
+from warrener_scheduler.decisions import trigger_graph
 from warrener_store.schedules.rows import Address
 from warrener_store.store import Store
 
@@ -64,14 +59,14 @@ class TriggerBindings:
 
     async def _required_addresses(self) -> set[Address]:
         specs = [row.definition for row in (await self._store.schedules(triggered=True)).values()]
-        upstreams = {name for one in specs for name in upstream_schedules(one)}
+        upstreams = {name for one in specs for name in trigger_graph.upstream_schedules(one)}
         rows = await self._store.schedules(upstreams) if upstreams else {}
         job_types = {name: row.definition.job_type for name, row in rows.items()}
-        return {address for one in specs for address in required_addresses(one, job_types)}
+        return {address for one in specs for address in trigger_graph.required_addresses(one, job_types)}
 
     async def _bind(self, addresses: Iterable[Address]) -> None:
         try:
-            missing = await self._bus.bind(triggers_queue_with(set(addresses)))
+            missing = await self._bus.bind(trigger_graph.triggers_queue_with(set(addresses)))
         except TopologyMismatch as error:
             _log.error(
                 "Schedules cannot receive all events that they wait for. " + str(error),
@@ -92,14 +87,14 @@ class TriggerBindings:
         exchange, address = spec.rule.exchange, (spec.rule.exchange, spec.rule.key)
         await self._triggers.add_bindings([address])
         try:
-            missing = await self._bus.bind(triggers_queue_with([address]))
+            missing = await self._bus.bind(trigger_graph.triggers_queue_with([address]))
         except TopologyMismatch as error:
             return f"expected an exchange that can be bound, got {exchange!r}: {error}"
         return f"expected an exchange that is there, got {exchange!r}: declare it first" if missing else ""
 
 
 def _cycle_error(spec: SchedulePutData, known: Iterable[SchedulePutData]) -> str:
-    found = find_cycle(spec, known)
+    found = trigger_graph.find_cycle(spec, known)
     if not found:
         return ""
     return f"expected schedules that do not start themselves, got {' → '.join(found)}: break the circle"

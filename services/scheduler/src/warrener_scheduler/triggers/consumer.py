@@ -16,38 +16,17 @@ from datetime import datetime, timedelta
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from warrener_contracts.codec import (
-    JsonArrayElements,
-    format_reason_counts,
-    has_more_elements_than,
-    identity_of,
-)
+from warrener_contracts import codec, messages
 from warrener_contracts.events import Reason, SchedulePutData
 from warrener_contracts.fields import Timestamp
 from warrener_contracts.inbox import original_address
 from warrener_contracts.json_safety import is_array, is_object
-from warrener_contracts.messages import (
-    BATCH_TYPE,
-    EVENT_TYPE,
-    ORIGINAL_EXCHANGE,
-    ORIGINAL_MESSAGE_ID,
-    ORIGINAL_ROUTING_KEY,
-    Message,
-    batch_parked,
-    build_parked_message,
-)
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry.spans import read_traceparent
-from warrener_scheduler.decisions.triggers import (
-    IncomingEvent,
-    TriggerContext,
-    UnusableEvent,
-    find_job_ids,
-    may_match,
-)
+from warrener_scheduler.decisions import triggers
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.schedules.rows import ArrivalRow
 
@@ -85,10 +64,10 @@ class TriggerConsumer:
         specs = [row.definition for row in (await self._store.schedules(triggered=True)).values()]
         arrivals: list[ArrivalRow] = []
         unusable_messages: list[UnusableMessage] = []
-        parked: list[Message] = []
+        parked: list[messages.Message] = []
         for delivery in map(_with_original_address, deliveries):
             # A message that no schedule waits for came by a binding that is about to be removed.
-            if any(may_match(one, delivery.exchange, delivery.routing_key) for one in specs):
+            if any(triggers.may_match(one, delivery.exchange, delivery.routing_key) for one in specs):
                 rows, unusable = await self._judge(specs, delivery, now)
                 arrivals += rows
                 unusable_messages += unusable
@@ -101,10 +80,10 @@ class TriggerConsumer:
                 "Messages that schedules wait for cannot be read and are parked.",
                 action="triggers.parked",
                 messages=len(unusable_messages),
-                reasons=format_reason_counts(Counter(one.reason for one in unusable_messages)),
+                reasons=codec.format_reason_counts(Counter(one.reason for one in unusable_messages)),
                 detail=unusable_messages[0].detail,
             )
-            await self._ports.publish(batch_parked(parked))
+            await self._ports.publish(messages.batch_parked(parked))
         await subscription.ack(deliveries)
         _log.debug("Events were received.", action="triggers.received", arrivals=len(arrivals))
 
@@ -113,9 +92,11 @@ class TriggerConsumer:
     ) -> tuple[list[ArrivalRow], list[UnusableMessage]]:
         """Judge the events of one message; the event loop runs between parts of a large one."""
         events = list(_events_in(delivery, now, self._max_events))
-        wanted = find_job_ids(specs, [one for one in events if isinstance(one, IncomingEvent)])
+        wanted = triggers.find_job_ids(
+            specs, [one for one in events if isinstance(one, triggers.IncomingEvent)]
+        )
         jobs = await self._store.jobs_by_id(wanted) if wanted else {}
-        context = TriggerContext(specs, jobs, now)
+        context = triggers.TriggerContext(specs, jobs, now)
         arrivals: list[ArrivalRow] = []
         unusable_messages: list[UnusableMessage] = []
         for place, event in enumerate(events, 1):
@@ -134,19 +115,19 @@ class TriggerConsumer:
 
 
 def _judged(
-    event: IncomingEvent | UnusableMessage, context: TriggerContext
+    event: triggers.IncomingEvent | UnusableMessage, context: triggers.TriggerContext
 ) -> list[ArrivalRow] | UnusableMessage:
     """Judge one event. An event that we fail at is parked, and the others go on."""
     if isinstance(event, UnusableMessage):
         return event
     try:
         return context.arrivals_for(event)
-    except UnusableEvent as error:
-        return UnusableMessage(error.reason, str(error), event.body, EVENT_TYPE)
+    except triggers.UnusableEvent as error:
+        return UnusableMessage(error.reason, str(error), event.body, messages.EVENT_TYPE)
     except Exception as error:  # noqa: BLE001 - one event must not stop the others
         _log.exception("An event could not be judged: a bug.", action="triggers.bug", event_id=event.id)
         detail = f"the scheduler failed at it: {type(error).__name__}: {error}"
-        return UnusableMessage(Reason.IMPOSSIBLE, detail, event.body, EVENT_TYPE)
+        return UnusableMessage(Reason.IMPOSSIBLE, detail, event.body, messages.EVENT_TYPE)
 
 
 # -- reading and parking -------------------------------------------------------------------------------------
@@ -162,11 +143,11 @@ def _with_original_address(delivery: Delivery) -> Delivery:
 
 def _events_in(
     delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS
-) -> Iterator[IncomingEvent | UnusableMessage]:
+) -> Iterator[triggers.IncomingEvent | UnusableMessage]:
     """Yield the events of a message, of a batch each by itself; a message that is too large is not parsed."""
     kind = (delivery.content_type or "").partition(";")[0].strip().lower()
     body, content_type = delivery.body, delivery.content_type
-    if finding := _too_large(body, max_events if kind == BATCH_TYPE else None):
+    if finding := _too_large(body, max_events if kind == messages.BATCH_TYPE else None):
         yield UnusableMessage(Reason.TOO_LARGE, finding, body, content_type)
         return
     try:
@@ -174,20 +155,20 @@ def _events_in(
     except ValueError as error:
         yield UnusableMessage(Reason.NOT_JSON, f"expected JSON, got {error}", body, content_type)
         return
-    if kind == BATCH_TYPE and is_array(value):
+    if kind == messages.BATCH_TYPE and is_array(value):
         if value and not any(map(is_object, value)):
             detail = f"expected a JSON array of events, got {len(value)} other values"
             yield UnusableMessage(Reason.NOT_AN_EVENT, detail, body, content_type)
             return
-        texts = JsonArrayElements(delivery.body)
+        texts = codec.JsonArrayElements(delivery.body)
         for place, element in enumerate(value):
             found = _cloud_event(element, delivery, now, texts, place)
-            yield found or _not_an_event(texts[place], EVENT_TYPE)
-    elif kind == EVENT_TYPE or (is_object(value) and "specversion" in value):
+            yield found or _not_an_event(texts[place], messages.EVENT_TYPE)
+    elif kind == messages.EVENT_TYPE or (is_object(value) and "specversion" in value):
         found = _cloud_event(value, delivery, now, delivery.body)
         yield found or _not_an_event(delivery.body, delivery.content_type)
     elif delivery.message_id:
-        yield IncomingEvent(
+        yield triggers.IncomingEvent(
             id=delivery.message_id,
             source=delivery.exchange,
             type=delivery.type,
@@ -207,20 +188,20 @@ def _too_large(body: bytes, max_events: int | None) -> str | None:
     """Return why a message is not parsed: its contents would not fit into a request anyway."""
     if len(body) > MAX_BODY:
         return f"expected at most {MAX_BODY} bytes, got {len(body)}: put the data elsewhere and send its URL"
-    if max_events is not None and has_more_elements_than(body, max_events):
+    if max_events is not None and codec.has_more_elements_than(body, max_events):
         return f"expected at most {max_events} events in one message, got more: send several messages"
     return None
 
 
 def _cloud_event(
-    value: object, delivery: Delivery, now: datetime, origin: bytes | JsonArrayElements, place: int = 0
-) -> IncomingEvent | None:
+    value: object, delivery: Delivery, now: datetime, origin: bytes | codec.JsonArrayElements, place: int = 0
+) -> triggers.IncomingEvent | None:
     if not is_object(value):
         return None
     event_id, source, kind = value.get("id"), value.get("source"), value.get("type")
     if not (isinstance(event_id, str) and event_id and isinstance(source, str) and source):
         return None
-    return IncomingEvent(
+    return triggers.IncomingEvent(
         id=event_id,
         source=source,
         type=kind if isinstance(kind, str) else None,
@@ -247,17 +228,17 @@ def _time(claimed_time: object, now: datetime) -> datetime:
         return now
 
 
-def _parked(unusable: UnusableMessage, delivery: Delivery) -> Message:
-    return build_parked_message(
+def _parked(unusable: UnusableMessage, delivery: Delivery) -> messages.Message:
+    return messages.build_parked_message(
         queue=TRIGGERS_QUEUE.name,
         body=unusable.body,
         reason=unusable.reason.value,
         detail=unusable.detail,
-        message_id=identity_of(unusable.body),
+        message_id=codec.identity_of(unusable.body),
         content_type=delivery.content_type if unusable.body == delivery.body else unusable.content_type,
         came={
-            ORIGINAL_EXCHANGE: delivery.exchange,
-            ORIGINAL_ROUTING_KEY: delivery.routing_key,
-            **({ORIGINAL_MESSAGE_ID: delivery.message_id} if delivery.message_id else {}),
+            messages.ORIGINAL_EXCHANGE: delivery.exchange,
+            messages.ORIGINAL_ROUTING_KEY: delivery.routing_key,
+            **({messages.ORIGINAL_MESSAGE_ID: delivery.message_id} if delivery.message_id else {}),
         },
     )

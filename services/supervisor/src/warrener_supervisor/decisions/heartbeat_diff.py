@@ -10,14 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from warrener_contracts.events import (
-    AgentHeartbeat,
-    AttemptsChecked,
-    AttemptsCheckedData,
-    AttemptStarted,
-    AttemptStartedData,
-    HeartbeatAttempt,
-)
+from warrener_contracts import events
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import RunningAttemptRow
@@ -62,7 +55,7 @@ class HeartbeatTracker:
         self._compare_every, self._silence = compare_every, silence
         self._agents: dict[str, _Agent] = {}
 
-    def note(self, beat: AgentHeartbeat, received: float, now: datetime) -> set[HeartbeatLine]:
+    def note(self, beat: events.AgentHeartbeat, received: float, now: datetime) -> set[HeartbeatLine]:
         """Record a heartbeat; return the lines that are not confirmed yet."""
         data = beat.data
         agent = self._agents.get(data.agent_id)
@@ -140,7 +133,7 @@ class Discrepancy:
     attempt of it. `not_lost`: a loss must be revoked.
     """
 
-    begun: AttemptStarted | None = None
+    begun: events.AttemptStarted | None = None
     unwanted: bool = False
     superseded: bool = False
     not_lost: bool = False
@@ -159,18 +152,18 @@ def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: d
     if line.attempt < row.attempt:
         return Discrepancy(superseded=row.state is JobState.RUNNING, not_lost=True)
     if row.state is not JobState.RUNNING:
-        data = AttemptStartedData(
+        data = events.AttemptStartedData(
             job_id=row.job_id, attempt=row.attempt, job_type=row.job_type, agent_id=agent_id, started_at=now
         )
-        return Discrepancy(begun=job_event(AttemptStarted, row, f"{row.attempt}:listed", now, data))
+        return Discrepancy(begun=job_event(events.AttemptStarted, row, f"{row.attempt}:listed", now, data))
     return Discrepancy(unwanted=row.agent_id == agent_id and row.cancel_reason is not None)
 
 
 def checked_event(
-    agent_id: str, held: Iterable[HeartbeatAttempt], rows: Mapping[UUID, JobRow], now: datetime
-) -> AttemptsChecked:
+    agent_id: str, held: Iterable[events.HeartbeatAttempt], rows: Mapping[UUID, JobRow], now: datetime
+) -> events.AttemptsChecked:
     """Make the answer to an agent that holds attempts back."""
-    may_start: list[HeartbeatAttempt] = []
+    may_start: list[events.HeartbeatAttempt] = []
     ended: list[UUID] = []
     for one in held:
         row = rows.get(one.job_id)
@@ -180,5 +173,7 @@ def checked_event(
             row.state is not JobState.RUNNING or row.agent_id in (None, agent_id)
         ):
             may_start.append(one)
-    data = AttemptsCheckedData(agent_id=agent_id, may_start=tuple(may_start), ended=tuple(ended))
-    return supervisor_event(AttemptsChecked, f"{agent_id}:{now.isoformat()}:checked", agent_id, now, data)
+    data = events.AttemptsCheckedData(agent_id=agent_id, may_start=tuple(may_start), ended=tuple(ended))
+    return supervisor_event(
+        events.AttemptsChecked, f"{agent_id}:{now.isoformat()}:checked", agent_id, now, data
+    )

@@ -4,18 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from warrener_contracts.events import (
-    AttemptCancelled,
-    AttemptCancelledData,
-    AttemptFailed,
-    AttemptFailedData,
-    AttemptLost,
-    AttemptReleased,
-    AttemptSucceeded,
-    ErrorInfo,
-    ErrorKind,
-    Event,
-)
+from warrener_contracts import events
 from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, evolve
@@ -25,12 +14,12 @@ from warrener_supervisor.decisions.outcomes import attempt_record
 from warrener_supervisor.decisions.timeouts import has_overrun, timeout_error, was_overrunning
 
 
-def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
+def on_failed(row: JobRow, event: events.AttemptFailed, context: JudgeContext) -> JobTransition:
     """Charge a failed attempt. Its error, the policy and the handler decide if another one follows."""
     data = event.data
     if is_unknown_job_type(data.error):
         return _on_unknown_job_type(row, event, context)
-    if data.error.kind is ErrorKind.LOST:
+    if data.error.kind is events.ErrorKind.LOST:
         found = _ended(row, AttemptOutcome.LOST, data, data.error)
         # The event is of the agent that found it lost, and dated then; the row knows who ran it since when.
         lost = replace(
@@ -52,7 +41,7 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
     return _retry_unless_held(row, charged, record, context, requested_by_handler)
 
 
-def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
+def on_snoozed(row: JobRow, event: events.AttemptFailed, context: JudgeContext) -> JobTransition:
     """Run the job again later: uncharged up to `max_snoozes`, and never at once, or it would spin."""
     data = event.data
     delay = max(delays.requested_delay(data.retry_after_seconds or 0.0), context.timings.min_queue_delay)
@@ -77,11 +66,11 @@ def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobT
     )
 
 
-def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransition:
+def on_lost(row: JobRow, event: events.AttemptLost, context: JudgeContext) -> JobTransition:
     """Count the loss, or the timeout if the attempt had run too long before its agent fell silent."""
     since = event.data.last_seen_at.isoformat()
     message = poison.loss_message(event.data.agent_id, since, not_in_heartbeat=event.data.not_in_heartbeat)
-    error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
+    error = events.ErrorInfo(kind=events.ErrorKind.LOST, type=poison.LOST, message=message)
     record = attempt_record(row, AttemptOutcome.LOST, context.now, event.data.agent_id, error=error)
     overran = was_overrunning(row, event.data.last_seen_at, context.now, context.timings)
     if row.cancel_reason is None and overran:
@@ -90,7 +79,9 @@ def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransi
     return _charge_loss(row, error, record, context)
 
 
-def _charge_loss(row: JobRow, error: ErrorInfo, record: AttemptRow, context: JudgeContext) -> JobTransition:
+def _charge_loss(
+    row: JobRow, error: events.ErrorInfo, record: AttemptRow, context: JudgeContext
+) -> JobTransition:
     """Count the loss apart from failures: it is not the job's fault. A job that ends every agent ends too."""
     charged = evolve(row, losses=row.losses + 1, error=poison.error_with_deaths(row, error))
     why = poison.quarantine_reason(charged)
@@ -111,7 +102,7 @@ def _refuse_later_claims(decision: JobTransition) -> JobTransition:
     return decision._replace(notifications=outcomes.notifications_for(decision.row.state, Signal.LOST))
 
 
-def revoke_loss(row: JobRow, event: Event[Any], context: JudgeContext) -> JobTransition | None:
+def revoke_loss(row: JobRow, event: events.Event[Any], context: JudgeContext) -> JobTransition | None:
     """Revoke the loss of an earlier attempt whose agent reports its end after all.
 
     A late failure is charged in its place, or a handler that fails late would never run out of attempts.
@@ -122,12 +113,12 @@ def revoke_loss(row: JobRow, event: Event[Any], context: JudgeContext) -> JobTra
     spared = poison.revoke_loss(row, event.data.attempt, event.data.agent_id)
     if spared is None:
         return None
-    failed_late = isinstance(event, AttemptFailed) and not event.data.snoozed
+    failed_late = isinstance(event, events.AttemptFailed) and not event.data.snoozed
     failures = min(row.failures + failed_late, max(row.failures, row.policy.max_attempts - 1))
     return JobTransition(evolve(spared, failures=failures, updated_at=context.now), "not lost")
 
 
-def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> JobTransition:
+def on_released(row: JobRow, event: events.AttemptReleased, context: JudgeContext) -> JobTransition:
     """Dispatch a released attempt at once to another agent, uncharged."""
     record = attempt_record(row, AttemptOutcome.RELEASED, context.now, event.data.agent_id)
     if row.cancel_reason is not None:
@@ -139,13 +130,13 @@ def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> J
     return decision._replace(notifications=frozenset({Notification.DISPATCH}))
 
 
-def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
+def on_stopped(row: JobRow, event: events.AttemptCancelled, context: JudgeContext) -> JobTransition:
     """End a job that was stopped on request. An unrequested stop is charged, so that it cannot go on."""
     data = event.data
-    seen: ErrorInfo | None = None
+    seen: events.ErrorInfo | None = None
     if data.flight_record is not None:
-        seen = ErrorInfo(
-            kind=ErrorKind.ERROR,
+        seen = events.ErrorInfo(
+            kind=events.ErrorKind.ERROR,
             type="cancelled",
             message=data.reason,
             retryable=False,
@@ -158,7 +149,9 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
         how = f"agent {data.agent_id} has stopped it on request"
         return _timed_out(row, record, timeout_error(row, how, data.flight_record), context)
     message = f"agent {data.agent_id} stopped it, and nobody had requested that: {data.reason}"
-    error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message, flight_record=data.flight_record)
+    error = events.ErrorInfo(
+        kind=events.ErrorKind.ERROR, type="stopped", message=message, flight_record=data.flight_record
+    )
     charged = evolve(row, failures=row.failures + 1, error=error)
     if charged.failures >= row.policy.max_attempts:
         return outcomes.end_cancelled(charged, replace(record, error=error), context.now)
@@ -166,7 +159,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
     return _retry(charged, replace(record, error=error), delay, context)
 
 
-def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
+def on_withdrawn(row: JobRow, event: events.AttemptCancelled, context: JudgeContext) -> JobTransition:
     """End the job, as its handler requests."""
     data = event.data
     record = _ended(row, AttemptOutcome.CANCELLED, data)
@@ -174,7 +167,7 @@ def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) ->
     return outcomes.end_cancelled(evolve(row, cancel_reason=reason), record, context.now)
 
 
-def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
+def _on_unknown_job_type(row: JobRow, event: events.AttemptFailed, context: JudgeContext) -> JobTransition:
     """Retry uncharged until an agent knows the job type, as in a deployment, or a limit ends the job."""
     record = attempt_record(
         row, AttemptOutcome.RELEASED, context.now, event.data.agent_id, error=event.data.error
@@ -195,7 +188,9 @@ def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContex
     )
 
 
-def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, context: JudgeContext) -> JobTransition:
+def _timed_out(
+    row: JobRow, record: AttemptRow, error: events.ErrorInfo, context: JudgeContext
+) -> JobTransition:
     """Charge an attempt that ran too long and has ended."""
     charged = evolve(row, failures=row.failures + 1, error=error)
     record = replace(record, outcome=AttemptOutcome.TIMED_OUT, error=error)
@@ -204,7 +199,7 @@ def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, context: Judge
     return _retry_unless_held(row, charged, record, context)
 
 
-_ENDS = (AttemptSucceeded, AttemptFailed, AttemptCancelled)
+_ENDS = (events.AttemptSucceeded, events.AttemptFailed, events.AttemptCancelled)
 """Not a release: an attempt that is given back because a later one took its place would be tried without
 end."""
 
@@ -273,8 +268,8 @@ def _end_job(charged: JobRow, record: AttemptRow, reason: str, context: JudgeCon
 def _ended(
     row: JobRow,
     end: AttemptOutcome,
-    data: AttemptFailedData | AttemptCancelledData,
-    error: ErrorInfo | None = None,
+    data: events.AttemptFailedData | events.AttemptCancelledData,
+    error: events.ErrorInfo | None = None,
 ) -> AttemptRow:
     return attempt_record(row, end, data.finished_at, data.agent_id, started_at=data.started_at, error=error)
 
@@ -288,5 +283,7 @@ def _retry_unless_too_old(
     return _retry(charged, record, delay, context)
 
 
-def _snoozed_out(why: str, handler_error: ErrorInfo) -> ErrorInfo:
-    return ErrorInfo(kind=ErrorKind.ERROR, type="snoozed", message=f"{why}; {handler_error.message}")
+def _snoozed_out(why: str, handler_error: events.ErrorInfo) -> events.ErrorInfo:
+    return events.ErrorInfo(
+        kind=events.ErrorKind.ERROR, type="snoozed", message=f"{why}; {handler_error.message}"
+    )

@@ -9,50 +9,32 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from warrener_contracts.events import (
-    AttemptCancelled,
-    AttemptCheckpointed,
-    AttemptData,
-    AttemptFailed,
-    AttemptLost,
-    AttemptProgressed,
-    AttemptReleased,
-    AttemptStarted,
-    AttemptStartTimedOut,
-    AttemptSucceeded,
-    AttemptTimedOut,
-    Event,
-    EventData,
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobDeadlinePassed,
-    JobDeadlinePassedData,
-)
+from warrener_contracts import events
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, compare_attempts
 from warrener_store.jobs.rows import JobRow
 from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import JudgeContext
 
-E = TypeVar("E", bound=Event[Any])
+E = TypeVar("E", bound=events.Event[Any])
 
-SIGNALS: Mapping[type[Event[Any]], Signal] = {
-    AttemptStarted: Signal.ALIVE,
-    AttemptProgressed: Signal.ALIVE,
-    AttemptCheckpointed: Signal.ALIVE,
-    AttemptSucceeded: Signal.SUCCEEDED,
-    AttemptFailed: Signal.FAILED,
-    AttemptCancelled: Signal.STOPPED,
-    AttemptReleased: Signal.RELEASED,
-    AttemptTimedOut: Signal.TIMED_OUT,
-    AttemptLost: Signal.LOST,
-    AttemptStartTimedOut: Signal.START_TIMED_OUT,
-    JobCancelRequested: Signal.CANCEL_REQUESTED,
-    JobDeadlinePassed: Signal.DEADLINE_PASSED,
+SIGNALS: Mapping[type[events.Event[Any]], Signal] = {
+    events.AttemptStarted: Signal.ALIVE,
+    events.AttemptProgressed: Signal.ALIVE,
+    events.AttemptCheckpointed: Signal.ALIVE,
+    events.AttemptSucceeded: Signal.SUCCEEDED,
+    events.AttemptFailed: Signal.FAILED,
+    events.AttemptCancelled: Signal.STOPPED,
+    events.AttemptReleased: Signal.RELEASED,
+    events.AttemptTimedOut: Signal.TIMED_OUT,
+    events.AttemptLost: Signal.LOST,
+    events.AttemptStartTimedOut: Signal.START_TIMED_OUT,
+    events.JobCancelRequested: Signal.CANCEL_REQUESTED,
+    events.JobDeadlinePassed: Signal.DEADLINE_PASSED,
 }
 """The events that the supervisor judges; any other is in the wrong queue. See `signal_of`."""
 
 
-def signal_of(event: Event[Any]) -> Signal:
+def signal_of(event: events.Event[Any]) -> Signal:
     """Return the signal of `event`: by its type, and for two types by the origin of the request."""
     signal = SIGNALS[type(event)]
     if signal is Signal.FAILED and event.data.snoozed:
@@ -62,18 +44,18 @@ def signal_of(event: Event[Any]) -> Signal:
     return signal
 
 
-def job_of(event: Event[Any]) -> UUID:
-    data: AttemptData | JobCancelRequestedData | JobDeadlinePassedData = event.data
+def job_of(event: events.Event[Any]) -> UUID:
+    data: events.AttemptData | events.JobCancelRequestedData | events.JobDeadlinePassedData = event.data
     return data.job_id
 
 
-def attempt_of(event: Event[Any]) -> int | None:
+def attempt_of(event: events.Event[Any]) -> int | None:
     """Return the attempt that the event is about; None if it is about the whole job."""
     data: object = event.data
-    return data.attempt if isinstance(data, AttemptData) else None
+    return data.attempt if isinstance(data, events.AttemptData) else None
 
 
-def fence_of(row: JobRow, event: Event[Any]) -> Fence:
+def fence_of(row: JobRow, event: events.Event[Any]) -> Fence:
     """Compare the event's attempt with the job's; an event about the whole job is always current."""
     attempt = attempt_of(event)
     if attempt is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
@@ -86,7 +68,7 @@ def supervisor_event(
     name: str,
     subject: str,
     time: datetime | None,
-    data: EventData,
+    data: events.EventData,
     *,
     trace: tuple[str | None, str | None] = (None, None),
 ) -> E:
@@ -108,7 +90,7 @@ def job_event(
     row: JobRow,
     name: str,
     time: datetime | None,
-    data: EventData,
+    data: events.EventData,
     *,
     trace: tuple[str | None, str | None] | None = None,
 ) -> E:
@@ -117,24 +99,24 @@ def job_event(
     return supervisor_event(kind, f"{row.job_id}:{name}", str(row.job_id), time, data, trace=trace)
 
 
-def stale_reason(row: JobRow, event: Event[Any], context: JudgeContext) -> str | None:
+def stale_reason(row: JobRow, event: events.Event[Any], context: JudgeContext) -> str | None:
     """Explain why `event` no longer counts; None if it does."""
     match event:
-        case AttemptLost():
+        case events.AttemptLost():
             return _seen_since(row, event, context)
-        case AttemptFailed() | AttemptCancelled():
+        case events.AttemptFailed() | events.AttemptCancelled():
             return _held_by_another(row, event.data.agent_id, event.data.started_at)
-        case AttemptReleased():
+        case events.AttemptReleased():
             return _held_by_another(row, event.data.agent_id, None)
-        case AttemptTimedOut() if row.started_at and row.started_at + row.policy.timeout > context.now:
+        case events.AttemptTimedOut() if row.started_at and row.started_at + row.policy.timeout > context.now:
             return f"it has time until {(row.started_at + row.policy.timeout).isoformat()}"
-        case JobDeadlinePassed() if row.deadline_at is None or row.deadline_at > context.now:
+        case events.JobDeadlinePassed() if row.deadline_at is None or row.deadline_at > context.now:
             return "its deadline has not passed"
         case _:
             return None
 
 
-def _seen_since(row: JobRow, event: AttemptLost, context: JudgeContext) -> str | None:
+def _seen_since(row: JobRow, event: events.AttemptLost, context: JudgeContext) -> str | None:
     """Check for a heartbeat that any supervisor has stored, and for a later event of the attempt."""
     if row.state is not JobState.RUNNING:
         return None

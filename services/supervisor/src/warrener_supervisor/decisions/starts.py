@@ -3,13 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from warrener_contracts.events import (
-    AttemptCheckpointed,
-    AttemptProgressed,
-    AttemptStarted,
-    AttemptStartTimedOut,
-    Event,
-)
+from warrener_contracts import events
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.breakers.gate import RECHECK_INTERVAL
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, evolve
@@ -23,7 +17,7 @@ from warrener_supervisor.decisions.context import (
     Timings,
 )
 
-SignOfLife = AttemptStarted | AttemptProgressed | AttemptCheckpointed
+SignOfLife = events.AttemptStarted | events.AttemptProgressed | events.AttemptCheckpointed
 
 
 def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> JobTransition | NoChange:
@@ -54,7 +48,7 @@ def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> Jo
         wake_at=timeout_check_at(row, started_at, context.timings),
         updated_at=context.now,
     )
-    if isinstance(event, AttemptProgressed):
+    if isinstance(event, events.AttemptProgressed):
         running = evolve(running, progress=event.data.fraction, progress_note=event.data.note or None)
     notifications = frozenset({Notification.CANCEL}) if row.cancel_reason is not None else NO_NOTIFICATIONS
     return JobTransition(running, "running", notifications=notifications)
@@ -66,14 +60,18 @@ def _taken_over(row: JobRow, event: SignOfLife, now: datetime) -> bool:
 
     The start is by the agent's clock, unless that is ahead of ours.
     """
-    if not isinstance(event, AttemptStarted) or row.state is not JobState.RUNNING or row.started_at is None:
+    if (
+        not isinstance(event, events.AttemptStarted)
+        or row.state is not JobState.RUNNING
+        or row.started_at is None
+    ):
         return False
     return row.agent_id is not None and row.started_at < event.data.started_at <= now
 
 
-def has_ended(row: JobRow, event: Event[Any]) -> bool:
+def has_ended(row: JobRow, event: events.Event[Any]) -> bool:
     """True if this event may have quarantined the dead job of `row`; later events repeat no notification."""
-    started_at = event.data.started_at if isinstance(event, AttemptStarted) else None
+    started_at = event.data.started_at if isinstance(event, events.AttemptStarted) else None
     return row.started_at is not None and started_at is not None and row.started_at < started_at
 
 
@@ -82,7 +80,7 @@ def timeout_check_at(row: JobRow, started_at: datetime, timings: Timings) -> dat
     return started_at + row.policy.timeout + timings.timeout_grace
 
 
-def on_overdue(row: JobRow, _: AttemptStartTimedOut, context: JudgeContext) -> JobTransition:
+def on_overdue(row: JobRow, _: events.AttemptStartTimedOut, context: JudgeContext) -> JobTransition:
     """Queue a retry whose time has passed; its attempt number stays.
 
     Its dispatch left the delay queue at its time, and waits in its queue or is lost: `redispatch` compares
@@ -128,7 +126,7 @@ def queue_refused_retry(row: JobRow, attempt: int, now: datetime) -> JobRow | No
 
 
 def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:
-    if not isinstance(event, AttemptStarted):
+    if not isinstance(event, events.AttemptStarted):
         return row.started_at or now
     # By our clock it started between its dispatch and now, whatever the agent's clock says.
     return max(min(event.data.started_at, now), row.dispatched_at or row.accepted_at)
@@ -139,4 +137,4 @@ def _another_holds(row: JobRow, event: SignOfLife, started_at: datetime) -> bool
     if row.state is not JobState.RUNNING or row.agent_id in (None, event.data.agent_id):
         return False
     later = row.started_at is None or started_at > row.started_at
-    return not isinstance(event, AttemptStarted) or not later
+    return not isinstance(event, events.AttemptStarted) or not later

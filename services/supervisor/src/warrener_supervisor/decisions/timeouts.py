@@ -11,19 +11,7 @@ The events go by the status exchange to the judge, so a supervisor that dies in 
 from datetime import datetime
 from typing import Any
 
-from warrener_contracts.events import (
-    AttemptLost,
-    AttemptLostData,
-    AttemptStartTimedOut,
-    AttemptStartTimedOutData,
-    AttemptTimedOut,
-    AttemptTimedOutData,
-    ErrorInfo,
-    ErrorKind,
-    Event,
-    JobDeadlinePassed,
-    JobDeadlinePassedData,
-)
+from warrener_contracts import events
 from warrener_contracts.events.errors import FlightRecord
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow, evolve
@@ -51,48 +39,54 @@ def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings:
     return has_overrun(row, now, timings)
 
 
-def on_timed_out(row: JobRow, _: AttemptTimedOut, context: JudgeContext) -> JobTransition:
+def on_timed_out(row: JobRow, _: events.AttemptTimedOut, context: JudgeContext) -> JobTransition:
     """Have the agent stop the attempt. The job stays running until then, and nothing else begins."""
     waits = evolve(row, wake_at=context.now + context.timings.claim, updated_at=context.now)
     return JobTransition(waits, "stop requested", notifications=frozenset({Notification.CANCEL}))
 
 
-def timeout_error(row: JobRow, how_it_ended: str, flight_record: FlightRecord | None = None) -> ErrorInfo:
+def timeout_error(
+    row: JobRow, how_it_ended: str, flight_record: FlightRecord | None = None
+) -> events.ErrorInfo:
     """Make the error of an attempt that timed out."""
     seconds = row.policy.timeout.total_seconds()
-    return ErrorInfo(
-        kind=ErrorKind.TIMEOUT,
+    return events.ErrorInfo(
+        kind=events.ErrorKind.TIMEOUT,
         type="timeout",
         message=f"it ran for more than {seconds:g} s; {how_it_ended}",
         flight_record=flight_record,
     )
 
 
-def watchdog_event(row: JobRow, now: datetime, timings: Timings) -> Event[Any] | None:
+def watchdog_event(row: JobRow, now: datetime, timings: Timings) -> events.Event[Any] | None:
     """Return the event for a job whose `wake_at` has come. The loss detector finds losses by their agents."""
     if row.state in (JobState.QUEUED, JobState.RETRYING):
-        overdue = AttemptStartTimedOutData(**_attempt(row), dispatched_at=row.dispatched_at)
-        return job_event(AttemptStartTimedOut, row, f"{row.attempt}:overdue", now, overdue)
+        overdue = events.AttemptStartTimedOutData(**_attempt(row), dispatched_at=row.dispatched_at)
+        return job_event(events.AttemptStartTimedOut, row, f"{row.attempt}:overdue", now, overdue)
     if not has_overrun(row, now, timings):
         return None
-    timed_out = AttemptTimedOutData(**_attempt(row), timeout_seconds=row.policy.timeout.total_seconds())
-    return job_event(AttemptTimedOut, row, f"{row.attempt}:timed_out", now, timed_out)
+    timed_out = events.AttemptTimedOutData(
+        **_attempt(row), timeout_seconds=row.policy.timeout.total_seconds()
+    )
+    return job_event(events.AttemptTimedOut, row, f"{row.attempt}:timed_out", now, timed_out)
 
 
-def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
+def deadline_event(row: JobRow, now: datetime) -> events.Event[Any] | None:
     """Return the event for a job whose `deadline_at` has come."""
     if row.deadline_at is None:
         return None
-    data = JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at)
-    return job_event(JobDeadlinePassed, row, "deadline_passed", now, data)
+    data = events.JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at)
+    return job_event(events.JobDeadlinePassed, row, "deadline_passed", now, data)
 
 
 def lost_event(
     row: JobRow, last_seen_at: datetime, now: datetime, *, not_in_heartbeat: bool = False
-) -> Event[Any]:
+) -> events.Event[Any]:
     """Return the event for a lost attempt; `not_in_heartbeat`: its agent lives and does not list it."""
-    data = AttemptLostData(**_attempt(row), last_seen_at=last_seen_at, not_in_heartbeat=not_in_heartbeat)
-    return job_event(AttemptLost, row, f"{row.attempt}:lost", now, data)
+    data = events.AttemptLostData(
+        **_attempt(row), last_seen_at=last_seen_at, not_in_heartbeat=not_in_heartbeat
+    )
+    return job_event(events.AttemptLost, row, f"{row.attempt}:lost", now, data)
 
 
 def _attempt(row: JobRow) -> dict[str, Any]:

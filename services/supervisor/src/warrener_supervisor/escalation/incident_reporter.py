@@ -4,13 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from warrener_contracts.events import (
-    ErrorInfo,
-    IncidentAcknowledgeRequested,
-    IncidentCloseRequested,
-    IncidentSnoozeRequested,
-    JsonObject,
-)
+from warrener_contracts import events
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
@@ -29,7 +23,9 @@ _log = get_logger("escalation")
 _LASTING = 3
 """Released attempts above which the cause is no short deployment."""
 _NAME = 200  # characters of a fingerprint
-IncidentCommand = IncidentAcknowledgeRequested | IncidentSnoozeRequested | IncidentCloseRequested
+IncidentCommand = (
+    events.IncidentAcknowledgeRequested | events.IncidentSnoozeRequested | events.IncidentCloseRequested
+)
 
 
 class IncidentReporter:
@@ -48,7 +44,7 @@ class IncidentReporter:
         kind: str,
         subject: str,
         fingerprint: str,
-        data: JsonObject,
+        data: events.JsonObject,
         *,
         occurrence: str | None = None,
         job_type: str | None = None,
@@ -121,11 +117,11 @@ class IncidentReporter:
 def _change(command: IncidentCommand, now: datetime) -> IncidentChange:
     data, change = command.data, IncidentChange(fingerprint=command.data.fingerprint, at=now)
     match command:
-        case IncidentAcknowledgeRequested():
+        case events.IncidentAcknowledgeRequested():
             return replace(change, acknowledged_by=data.by)
-        case IncidentSnoozeRequested():
+        case events.IncidentSnoozeRequested():
             return replace(change, snoozed_until=command.data.until)
-        case IncidentCloseRequested():
+        case events.IncidentCloseRequested():
             return replace(change, close_reason=f"by {data.by}: {command.data.reason}")
 
 
@@ -142,13 +138,13 @@ def mixed_queues(judged: Iterable[JobBatch], now: datetime) -> list[RaisedIncide
     return list(found.values())
 
 
-def _given_back(batch: JobBatch) -> ErrorInfo | None:
+def _given_back(batch: JobBatch) -> events.ErrorInfo | None:
     """Return the error of an attempt that was released because its agent could not run it."""
     attempts = (decision.attempt for _, decision in batch.decisions if isinstance(decision, JobTransition))
     return next((each.error for each in attempts if each and each.outcome is AttemptOutcome.RELEASED), None)
 
 
-def _raised(row: JobRow, error: ErrorInfo, now: datetime) -> RaisedIncident:
+def _raised(row: JobRow, error: events.ErrorInfo, now: datetime) -> RaisedIncident:
     text = f"jobs of {row.job_type} wait in queue {row.queue} for an agent that knows it: {error.message}"
     return RaisedIncident(
         kind=MIXED_QUEUE,

@@ -17,7 +17,7 @@ from warrener_runtime.logs import Log, get_logger
 from warrener_store.errors import StoreError, StoreUnavailable
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.store import StateStore
-from warrener_supervisor.escalation import alerts, decisions
+from warrener_supervisor.escalation import alerts, decisions, policy_versions
 from warrener_supervisor.escalation.alert_sinks import SendAlert, send_alert, send_to_sinks
 from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil
 from warrener_supervisor.escalation.job_steps import JobSteps, Unfinished
@@ -34,17 +34,6 @@ from warrener_supervisor.escalation.policy import (
     digest_plan,
 )
 from warrener_supervisor.escalation.policy_registry import PolicyRegistry
-from warrener_supervisor.escalation.policy_versions import (
-    LoadedEscalation,
-    PolicyChange,
-    PolicyVersion,
-    StoredPolicy,
-    adopt,
-    change_for,
-    reachable_sinks,
-    restart,
-    was_there,
-)
 
 _log = get_logger("escalation")
 
@@ -105,7 +94,7 @@ class EscalationRunner:
             if len(due) < _BATCH_SIZE:
                 return
 
-    async def _advance(self, incident: IncidentRow, loaded: LoadedEscalation) -> None:
+    async def _advance(self, incident: IncidentRow, loaded: policy_versions.LoadedEscalation) -> None:
         """Run one incident; if it fails, the others go on and it is repeated later."""
         try:
             async with asyncio.timeout(_WITHIN):
@@ -127,32 +116,34 @@ class EscalationRunner:
                 "The progress of an incident could not be saved.", action="escalation.save_failed"
             )
 
-    async def _follow(self, incident: IncidentRow, loaded: LoadedEscalation) -> IncidentRow:
+    async def _follow(self, incident: IncidentRow, loaded: policy_versions.LoadedEscalation) -> IncidentRow:
         """Run a step of the policy with which the incident began, or restart by the one that matches now."""
         current, version = loaded.current(incident), incident.policy_version
         held = None if version is None else await self._policies.stored(version)
-        change = change_for(incident, current, loaded.loaded_at, readable=held is not None)
-        if change is PolicyChange.RESTARTS:
+        change = policy_versions.change_for(incident, current, loaded.loaded_at, readable=held is not None)
+        if change is policy_versions.PolicyChange.RESTARTS:
             return await self._restart(incident, current, loaded.loaded_at)
-        if change is PolicyChange.BEGINS:
-            incident = adopt(incident, current, self._clock.now())
-        following = held.version if held and change is PolicyChange.CONTINUES else current
+        if change is policy_versions.PolicyChange.BEGINS:
+            incident = policy_versions.adopt(incident, current, self._clock.now())
+        following = held.version if held and change is policy_versions.PolicyChange.CONTINUES else current
         return await self._step(
             incident, FollowedPolicy(following.policy, following.quiet, current.policy, loaded.file)
         )
 
     async def _restart(
-        self, incident: IncidentRow, current: PolicyVersion, loaded_at: datetime
+        self, incident: IncidentRow, current: policy_versions.PolicyVersion, loaded_at: datetime
     ) -> IncidentRow:
         now = self._clock.now()
-        stored = await self._policies.stored(current.version) or StoredPolicy(current, now)
+        stored = await self._policies.stored(current.version) or policy_versions.StoredPolicy(current, now)
         _log_of(incident).info(
             "An incident restarted by another version of its policy.",
             action="escalation.restarted",
             policy=current.label,
             version_before=incident.policy_version,
         )
-        return restart(incident, StoredPolicy(current, stored.first_seen_at), loaded_at, now)
+        return policy_versions.restart(
+            incident, policy_versions.StoredPolicy(current, stored.first_seen_at), loaded_at, now
+        )
 
     async def _step(self, incident: IncidentRow, followed: FollowedPolicy) -> IncidentRow:
         now = self._clock.now()
@@ -188,7 +179,7 @@ class EscalationRunner:
             incident,
             step,
             place,
-            was_there=lambda died_at: was_there(step, died_at, incident, stored),
+            was_there=lambda died_at: policy_versions.was_there(step, died_at, incident, stored),
             give_up=give_up,
         )
 
@@ -219,7 +210,7 @@ class EscalationRunner:
 
     async def _alert(self, incident: IncidentRow, step: AlertStep, followed: FollowedPolicy) -> IncidentRow:
         now, declared = self._clock.now(), followed.file.sinks
-        names, gone = reachable_sinks(step.to, followed.current, declared)
+        names, gone = policy_versions.reachable_sinks(step.to, followed.current, declared)
         if gone:
             _log_of(incident).error(
                 "The file no longer has the sink of an alert: the alert goes to other sinks.",

@@ -5,18 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from warrener_runtime.bus import types
 from warrener_runtime.bus.memory.queue import MemoryQueue, QueueConsumer, StoredMessage, to_stored_message
 from warrener_runtime.bus.port import TopologyMismatch
-from warrener_runtime.bus.types import (
-    BindingSpec,
-    ExchangeSpec,
-    OutgoingMessage,
-    PublishResult,
-    QueueSpec,
-    QueueStats,
-    TopologySpec,
-    matches,
-)
 from warrener_runtime.clock import Clock, SystemClock
 
 _KINDS = frozenset({"topic", "fanout", "direct"})
@@ -34,7 +25,7 @@ class _Exchange:
 
     def _routes(self, pattern: str, key: str) -> bool:
         if self.kind == "topic":
-            return matches(pattern, key)
+            return types.matches(pattern, key)
         return self.kind == "fanout" or pattern == key
 
 
@@ -95,7 +86,7 @@ class MemoryBroker:
 
     # -- topology ------------------------------------------------------------------------------------------
 
-    def declare(self, topology: TopologySpec, owner: MemoryClient) -> None:
+    def declare(self, topology: types.TopologySpec, owner: MemoryClient) -> None:
         """Make these exist; exclusive queues belong to `owner`. Raises TopologyMismatch."""
         for exchange in topology.exchanges:
             self._declare_exchange(exchange)
@@ -105,7 +96,7 @@ class MemoryBroker:
         for connection in self._connections:
             connection.on_queues_changed()
 
-    def _declare_exchange(self, spec: ExchangeSpec) -> None:
+    def _declare_exchange(self, spec: types.ExchangeSpec) -> None:
         if spec.kind not in _KINDS:
             raise TopologyMismatch(
                 f"expected an exchange kind of {sorted(_KINDS)}, got {spec.kind!r} for {spec.name!r}; use one"
@@ -117,7 +108,7 @@ class MemoryBroker:
                 f" got {known.kind} with alternate {known.alternate!r}; delete it, or declare it as it is"
             )
 
-    def _declare_queue(self, spec: QueueSpec, owner: MemoryClient) -> None:
+    def _declare_queue(self, spec: types.QueueSpec, owner: MemoryClient) -> None:
         known = self._queues.get(spec.name)
         wanted = owner if spec.exclusive else None
         if known is None:
@@ -133,48 +124,48 @@ class MemoryBroker:
                 " declare it first"
             )
 
-    def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+    def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         """Declare and bind a queue; return the bindings whose exchange is missing."""
         if queue.name not in self._queues:
             self._queues[queue.name] = MemoryQueue(queue.name, queue.arguments, None)
         return self._bind(queue)
 
-    def _bind(self, queue: QueueSpec) -> list[BindingSpec]:
+    def _bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         for binding in queue.bindings:
             if binding.exchange in self._exchanges:
                 self._exchanges[binding.exchange].bindings[queue.name, binding.key] = None
         return [binding for binding in queue.bindings if binding.exchange not in self._exchanges]
 
-    def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+    def unbind(self, queue: str, bindings: Sequence[types.BindingSpec]) -> None:
         for binding in bindings:
             if binding.exchange in self._exchanges:
                 self._exchanges[binding.exchange].bindings.pop((queue, binding.key), None)
 
     # -- publishing ----------------------------------------------------------------------------------------
 
-    def publish(self, outgoing: OutgoingMessage) -> PublishResult:
+    def publish(self, outgoing: types.OutgoingMessage) -> types.PublishResult:
         """Route one message and return its result."""
         message = to_stored_message(outgoing)
         result = self._route(message, mandatory=outgoing.mandatory)
-        if self._duplicates and result is PublishResult.CONFIRMED:
+        if self._duplicates and result is types.PublishResult.CONFIRMED:
             self._duplicates -= 1
             self._route(message, mandatory=False)
         if self._lost_confirms:
             self._lost_confirms -= 1
-            return PublishResult.UNKNOWN
+            return types.PublishResult.UNKNOWN
         return result
 
-    def _route(self, message: StoredMessage, *, mandatory: bool) -> PublishResult:
+    def _route(self, message: StoredMessage, *, mandatory: bool) -> types.PublishResult:
         if message.exchange and message.exchange not in self._exchanges:
-            return PublishResult.UNROUTABLE
+            return types.PublishResult.UNROUTABLE
         names = self._queues_for(message.exchange, message.routing_key)
         queues = [self._queues[name] for name in names if name in self._queues]
         if not queues:
-            return PublishResult.UNROUTABLE if mandatory else PublishResult.CONFIRMED
+            return types.PublishResult.UNROUTABLE if mandatory else types.PublishResult.CONFIRMED
         if any(queue.name in self._without_quorum for queue in queues):
-            return PublishResult.UNKNOWN
+            return types.PublishResult.UNKNOWN
         stored = [self._store(queue, message) for queue in queues]
-        return PublishResult.CONFIRMED if all(stored) else PublishResult.REFUSED
+        return types.PublishResult.CONFIRMED if all(stored) else types.PublishResult.REFUSED
 
     def _queues_for(self, exchange: str, key: str) -> list[str]:
         """Name the queues for a key: those bound for it, else those of the alternate exchange. The nameless
@@ -257,7 +248,7 @@ class MemoryBroker:
 
     def _dead_letter(self, queue: MemoryQueue, message: StoredMessage, reason: str) -> None:
         sent = queue.dead_letter(message, reason, self.clock.now())
-        if sent is None or self._route(sent, mandatory=True) is PublishResult.CONFIRMED:
+        if sent is None or self._route(sent, mandatory=True) is types.PublishResult.CONFIRMED:
             return
         if queue.dead_letters_at_least_once:
             queue.undelivered_dead_letters.append(sent)
@@ -267,14 +258,18 @@ class MemoryBroker:
         for queue in list(self._queues.values()):
             for _ in range(len(queue.undelivered_dead_letters)):
                 message = queue.undelivered_dead_letters.popleft()
-                if self._route(message, mandatory=True) is not PublishResult.CONFIRMED:
+                if self._route(message, mandatory=True) is not types.PublishResult.CONFIRMED:
                     queue.undelivered_dead_letters.append(message)
 
     # -- for tests -----------------------------------------------------------------------------------------
 
-    def backlog(self, queue: str) -> QueueStats:
+    def backlog(self, queue: str) -> types.QueueStats:
         found = self._queues.get(queue)
-        return QueueStats(len(found), len(found.consumers)) if found is not None else QueueStats(0, 0)
+        return (
+            types.QueueStats(len(found), len(found.consumers))
+            if found is not None
+            else types.QueueStats(0, 0)
+        )
 
     def ready(self, queue: str) -> int:
         """Count the messages that wait in `queue`; 0 if there is no such queue."""

@@ -3,20 +3,12 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from warrener_runtime.bus import types
 from warrener_runtime.bus.measured import PublishMetrics
 from warrener_runtime.bus.memory.broker import MemoryBroker, MemoryClient
 from warrener_runtime.bus.memory.queue import QueueConsumer, StoredMessage
 from warrener_runtime.bus.port import BusUnreachable, Subscription
 from warrener_runtime.bus.subscriptions import BufferedSubscription
-from warrener_runtime.bus.types import (
-    BindingSpec,
-    Delivery,
-    OutgoingMessage,
-    PublishResult,
-    QueueSpec,
-    QueueStats,
-    TopologySpec,
-)
 from warrener_runtime.clock import wait_at_most
 from warrener_runtime.telemetry.metrics import Metrics
 
@@ -91,11 +83,11 @@ class MemorySubscription(BufferedSubscription):
 
     # -- for its user --------------------------------------------------------------------------------------
 
-    async def ack(self, deliveries: Iterable[Delivery]) -> None:
+    async def ack(self, deliveries: Iterable[types.Delivery]) -> None:
         if self._settle(deliveries):
             self._broker.resume_delivery(self._queue)
 
-    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
+    async def reject(self, deliveries: Iterable[types.Delivery], *, requeue: bool) -> None:
         messages = self._settle(deliveries)
         if requeue:
             self._broker.requeue(self._queue, messages)
@@ -113,17 +105,17 @@ class MemorySubscription(BufferedSubscription):
         await self.stop()
         self._drop_unacked()
 
-    def _settle(self, deliveries: Iterable[Delivery]) -> list[StoredMessage]:
+    def _settle(self, deliveries: Iterable[types.Delivery]) -> list[StoredMessage]:
         """Take the messages of deliveries that are still to settle."""
         mine = [one.tag for one in deliveries if one.epoch == self.epoch and one.tag in self._unacked]
         return [self._unacked.pop(tag) for tag in mine]
 
 
-def _delivery(message: StoredMessage, tag: int, epoch: int) -> Delivery:
+def _delivery(message: StoredMessage, tag: int, epoch: int) -> types.Delivery:
     headers = dict(message.headers)
     if message.returned:
         headers["x-delivery-count"] = message.returned
-    return Delivery(
+    return types.Delivery(
         body=message.body,
         routing_key=message.routing_key,
         exchange=message.exchange,
@@ -144,7 +136,7 @@ class MemoryBus:
         self._publish_metrics = PublishMetrics(metrics)
         self._broker = broker
         self.name = name
-        self._topologies: list[TopologySpec] = []
+        self._topologies: list[types.TopologySpec] = []
         self._subscriptions: list[MemorySubscription] = []
         self._up = asyncio.Event()
         self._losses = 0
@@ -165,35 +157,37 @@ class MemoryBus:
             await subscription.stop()
         self._broker.disconnect(self)
 
-    async def declare(self, topology: TopologySpec) -> None:
+    async def declare(self, topology: types.TopologySpec) -> None:
         await self._up.wait()
         self._broker.declare(topology, self)
         if topology not in self._topologies:
             self._topologies.append(topology)
 
-    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+    async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         await self._up.wait()
         return self._broker.bind(queue)
 
-    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+    async def unbind(self, queue: str, bindings: Sequence[types.BindingSpec]) -> None:
         await self._up.wait()
         self._broker.unbind(queue, bindings)
 
     async def publish(
-        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
-    ) -> list[PublishResult]:
+        self, messages: Sequence[types.OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[types.PublishResult]:
         return await self._publish_metrics.measure(messages, self._publish(messages, timeout))
 
-    async def _publish(self, messages: Sequence[OutgoingMessage], timeout: float) -> list[PublishResult]:
+    async def _publish(
+        self, messages: Sequence[types.OutgoingMessage], timeout: float
+    ) -> list[types.PublishResult]:
         if not await self._connected_within(timeout):
-            return [PublishResult.UNKNOWN] * len(messages)
+            return [types.PublishResult.UNKNOWN] * len(messages)
         losses = self._losses
         await asyncio.sleep(0)  # a message travels: the connection may break before it arrives, or ...
         if losses != self._losses:
-            return [PublishResult.UNKNOWN] * len(messages)
+            return [types.PublishResult.UNKNOWN] * len(messages)
         results = [self._broker.publish(message) for message in messages]
         await asyncio.sleep(0)  # ... before its confirm does
-        return results if losses == self._losses else [PublishResult.UNKNOWN] * len(messages)
+        return results if losses == self._losses else [types.PublishResult.UNKNOWN] * len(messages)
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         subscription = MemorySubscription(self._broker, self, queue, prefetch)
@@ -203,7 +197,7 @@ class MemoryBus:
             subscription.attach()
         return subscription
 
-    async def backlog(self, queue: str) -> QueueStats:
+    async def backlog(self, queue: str) -> types.QueueStats:
         await self.ping()
         return self._broker.backlog(queue)
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from warrener_runtime.bus import types
 from warrener_runtime.bus.measured import PublishMetrics
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.port import BusUnreachable, DeclarationForbidden, Subscription
@@ -16,14 +17,6 @@ from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.bus.rabbitmq.ping import Pinger
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, TopologyMender, bind, declare_shared
-from warrener_runtime.bus.types import (
-    BindingSpec,
-    OutgoingMessage,
-    PublishResult,
-    QueueSpec,
-    QueueStats,
-    TopologySpec,
-)
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry, describe_refusal
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.telemetry.metrics import Metrics
@@ -116,7 +109,7 @@ class RabbitBus:
         connections = {self._publish_connection, self._consume_connection, self._listen_connection}
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    async def declare(self, topology: TopologySpec) -> None:
+    async def declare(self, topology: types.TopologySpec) -> None:
         """Declare these; what is missing after a reconnect is declared again. Raises TopologyMismatch.
 
         Queues that exist are bound within 5 s, or beside the work: see TopologyMender.
@@ -132,19 +125,19 @@ class RabbitBus:
         if existing:
             await self._mender.wait_done(_BOUND_WITHIN)
 
-    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+    async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         named = partial(bind, queue=self._names.queue(queue))
         missing = set(await self._persist(self._consume_connection, named))
         return [binding for binding in queue.bindings if self._names.binding(binding) in missing]
 
-    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+    async def unbind(self, queue: str, bindings: Sequence[types.BindingSpec]) -> None:
         if bindings:
             name, named = self._names.to_broker(queue), [self._names.binding(one) for one in bindings]
             await self._persist(self._consume_connection, lambda client: client.unbind(name, named))
 
     async def publish(
-        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
-    ) -> list[PublishResult]:
+        self, messages: Sequence[types.OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[types.PublishResult]:
         named = [self._names.message(one) for one in messages] if self._is_renamed else messages
         return await self._publish_metrics.measure(messages, self._publisher.publish(named, timeout))
 
@@ -168,7 +161,7 @@ class RabbitBus:
         await subscription.wait_first_attempt()
         return subscription
 
-    async def backlog(self, queue: str) -> QueueStats:
+    async def backlog(self, queue: str) -> types.QueueStats:
         queue = self._names.to_broker(queue)
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):

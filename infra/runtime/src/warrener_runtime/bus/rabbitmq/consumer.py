@@ -9,12 +9,7 @@ from operator import attrgetter
 
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.port import TopologyMismatch
-from warrener_runtime.bus.rabbitmq.channels import (
-    AckPlan,
-    BrokerConnectionLost,
-    ConsumerChannel,
-    RequestRefused,
-)
+from warrener_runtime.bus.rabbitmq import channels
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology
 from warrener_runtime.bus.subscriptions import BufferedSubscription, DeliveryBuffer
@@ -28,18 +23,18 @@ _LONGEST_PAUSE = 5.0
 _STABLE_AFTER = 2.0  # seconds; a consumer that lived this long was healthy
 
 
-def plan_acks(unsettled: Collection[int], done: Collection[int]) -> AckPlan:
+def plan_acks(unsettled: Collection[int], done: Collection[int]) -> channels.AckPlan:
     """Plan one range and a few single acknowledgements in place of one for each tag in `done`.
 
     `unsettled` has all tags in ascending order, `done` among them. A range acknowledges every unsettled tag
     below its end, so it ends before the first tag that is not done.
     """
     if len(done) == len(unsettled) > 1:
-        return AckPlan(max(done), [])
+        return channels.AckPlan(max(done), [])
     first = list(takewhile(done.__contains__, unsettled))
     if len(first) <= 1:
-        return AckPlan(None, sorted(done))
-    return AckPlan(first[-1], sorted(tag for tag in done if tag > first[-1]))
+        return channels.AckPlan(None, sorted(done))
+    return channels.AckPlan(first[-1], sorted(tag for tag in done if tag > first[-1]))
 
 
 class ConsumerSession:
@@ -50,7 +45,7 @@ class ConsumerSession:
         self.epoch = epoch
         self._buffer = buffer
         self._gone = asyncio.Event()
-        self.channel: ConsumerChannel | None = None
+        self.channel: channels.ConsumerChannel | None = None
         self.unsettled: dict[int, None] = {}  # tags as they came, so ascending
         self.received_count = 0
 
@@ -59,7 +54,7 @@ class ConsumerSession:
         """True if the broker no longer delivers to it."""
         return self._gone.is_set() or self.channel is None or not self.channel.live
 
-    def on_opened(self, channel: ConsumerChannel) -> None:
+    def on_opened(self, channel: channels.ConsumerChannel) -> None:
         self.channel = channel
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
@@ -158,7 +153,7 @@ class RabbitSubscription(BufferedSubscription):
         if tags and session.channel is not None:
             plan = plan_acks(session.unsettled, tags)
             session.settled(tags)
-            with contextlib.suppress(BrokerConnectionLost):  # then it is redelivered
+            with contextlib.suppress(channels.BrokerConnectionLost):  # then it is redelivered
                 await session.channel.ack(plan)
 
     async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
@@ -166,7 +161,7 @@ class RabbitSubscription(BufferedSubscription):
         tags = session.take(deliveries)
         if tags and session.channel is not None:
             session.settled(tags)
-            with contextlib.suppress(BrokerConnectionLost):
+            with contextlib.suppress(channels.BrokerConnectionLost):
                 await session.channel.reject(sorted(tags), requeue=requeue)
 
     async def stop(self) -> None:
@@ -177,7 +172,7 @@ class RabbitSubscription(BufferedSubscription):
         if channel is None or self._session.is_over:
             self._runner.cancel()
         else:
-            with contextlib.suppress(BrokerConnectionLost):
+            with contextlib.suppress(channels.BrokerConnectionLost):
                 await channel.cancel()
         self._buffer.end()
 
@@ -225,7 +220,7 @@ class RabbitSubscription(BufferedSubscription):
             )
             if self._resubscribing:
                 self._on_resubscribed(self._queue)
-        except (BrokerConnectionLost, TopologyMismatch, RequestRefused) as error:
+        except (channels.BrokerConnectionLost, TopologyMismatch, channels.RequestRefused) as error:
             self._forget(session)
             self._on_refused(str(error))
             return str(error)

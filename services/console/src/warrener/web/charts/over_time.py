@@ -11,16 +11,7 @@ from math import log10
 
 from warrener.render.times import brief
 from warrener.render.tones import Tone
-from warrener.web.charts.picture import (
-    BESIDE,
-    Label,
-    Picture,
-    draw,
-    facts_table,
-    legend,
-    place_labels,
-    stretch,
-)
+from warrener.web.charts import picture
 from warrener.web.charts.svg import Attributes, Markup, element, join, line_path, percent
 
 _EPOCH = datetime(2001, 1, 1, tzinfo=UTC)  # a Monday
@@ -96,15 +87,15 @@ class _TimeFrame:
         lines = [(at, [*cells, ""]) for at, cells in rows]
         lines += [(mark.at, [*none, mark.version]) for mark in self.deploys]
         cells = [(self.clock(at), *texts) for at, texts in sorted(lines, key=lambda line: line[0])]
-        return facts_table(title, ("from", *names, "deployed"), cells)
+        return picture.facts_table(title, ("from", *names, "deployed"), cells)
 
     def draw_times(self, y: float) -> Iterator[Markup]:
         """Round times of the zone, or days of a longer stretch."""
-        for x, words, look in place_labels(self._times(7), self._times(4)):
+        for x, words, look in picture.place_labels(self._times(7), self._times(4)):
             box: Attributes = {"x": percent(x), "y": y, "text_anchor": "middle"}
             yield element("text", words, **box, class_=f"chart-axis {look}".rstrip())
 
-    def _times(self, count: int) -> list[Label]:
+    def _times(self, count: int) -> list[picture.Label]:
         wanted = (self.end - self.start) / count
         step = next((each for each in _STEPS if each >= wanted), max(_STEPS[-1], wanted))
         form = "%H:%M" if step < timedelta(days=1) else "%d %b"
@@ -122,8 +113,8 @@ class _TimeFrame:
             flag = element("path", d=_FLAG, class_="chart-deploy-flag")
             yield element("svg", flag, x=column, y=top - 12, class_="chart-over")
         labels = [(self.x(mark.at), mark.version[:_MAX_VERSION]) for mark in self.deploys]
-        for x, words, look in place_labels(labels, beside=True):
-            distance, anchor = (BESIDE[0], "end") if x > 0.5 else (BESIDE[1], None)
+        for x, words, look in picture.place_labels(labels, beside=True):
+            distance, anchor = (picture.BESIDE[0], "end") if x > 0.5 else (picture.BESIDE[1], None)
             box: Attributes = {"x": percent(x), "dx": distance, "y": top - 6}
             yield element("text", words, **box, text_anchor=anchor, class_=f"chart-axis {look}".rstrip())
 
@@ -151,7 +142,7 @@ _NICE_SECONDS = (
 
 def draw_trend(
     buckets: Sequence[TimeBucket], *, title: str, deploys: Sequence[DeployMark] = (), zone: tzinfo = UTC
-) -> Picture:
+) -> picture.Picture:
     """Draw durations above and the share of successes below, on one time axis from bucket to bucket."""
     buckets = sorted(buckets, key=lambda each: each.start)
     frame = _TimeFrame(buckets, zone, deploys)
@@ -168,7 +159,9 @@ def draw_trend(
     parts += [*frame.draw_times(_FLOOR + 15), *frame.draw_deploys(_TOP, _FLOOR)]
     parts += [_draw_failures(bucket, frame, len(buckets)) for bucket in buckets if bucket.failed]
     parts += _draw_lines(buckets, frame, top)
-    drawing = draw(parts, ("100%", _FLOOR + _FOOT), "trend", (title, _summary(buckets)), "chart-trend")
+    drawing = picture.draw(
+        parts, ("100%", _FLOOR + _FOOT), "trend", (title, _summary(buckets)), "chart-trend"
+    )
     lengths = (["" if each is None else brief(each) for each in (one.p50, one.p95)] for one in buckets)
     rows = (
         (one.start, [str(one.succeeded), str(one.failed), *texts])
@@ -183,7 +176,7 @@ def draw_trend(
     if frame.deploys:
         flag = element("path", d=_FLAG, transform="translate(6 2)", class_="chart-deploy-flag")
         swatches.append((flag, "deploy"))
-    return Picture(join([drawing, legend(swatches)]), table, fills_its_place=True)
+    return picture.Picture(join([drawing, picture.legend(swatches)]), table, fills_its_place=True)
 
 
 def _y(length: timedelta | None, top: timedelta) -> float:
@@ -226,7 +219,7 @@ def _draw_lines(buckets: Sequence[TimeBucket], frame: _TimeFrame, top: timedelta
             else:
                 line = line_path((1000 * x, y) for x, y in points)
                 paths.append(element("path", d=line, class_=f"chart-line {look} {tone}".replace("  ", " ")))
-    yield stretch(_FLOOR, *paths)
+    yield picture.stretch(_FLOOR, *paths)
 
 
 def _runs(buckets: Sequence[TimeBucket], value: Callable[[TimeBucket], object]) -> Iterator[list[TimeBucket]]:
@@ -260,7 +253,7 @@ _MIN_SEEN = 2.0  # height of what is not nothing
 
 def draw_throughput(
     buckets: Sequence[TimeBucket], *, title: str, deploys: Sequence[DeployMark] = (), zone: tzinfo = UTC
-) -> Picture:
+) -> picture.Picture:
     """Draw a bar for each bucket; all are as long as the first one. An empty stretch has no bar."""
     buckets = sorted(buckets, key=lambda each: each.start)
     length = buckets[1].start - buckets[0].start if len(buckets) > 1 else timedelta(minutes=1)
@@ -277,14 +270,14 @@ def draw_throughput(
     parts += frame.draw_times(_TOP + _BARS + 16)
     about = f"{_words([sum(getattr(each, end) for each in buckets) for end in _ENDS])}."
     size = ("100%", _TOP + _BARS + _FOOT)
-    drawing = draw(parts, size, "throughput", (title, about), "chart-throughput")
+    drawing = picture.draw(parts, size, "throughput", (title, about), "chart-throughput")
     swatches = [
         (element("rect", x=8, width=10, height=10, rx=2, class_=f"chart-bar chart-{tone}"), end)
         for end, tone in _ENDS.items()
     ]
     rows = ((start, [*map(str, numbers)]) for start, numbers in counts if any(numbers))
     table = frame.table(title, tuple(_ENDS), rows)
-    return Picture(join([drawing, legend(swatches)]), table, fills_its_place=True)
+    return picture.Picture(join([drawing, picture.legend(swatches)]), table, fills_its_place=True)
 
 
 def _draw_bar(

@@ -8,21 +8,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
+from warrener.render import waterfall_bars
 from warrener.render.time_axis import FoldedAxis, TimeSpan
 from warrener.render.times import brief
 from warrener.render.tones import Tone
 from warrener.render.waterfall import Waterfall
-from warrener.render.waterfall_bars import (
-    BarLook,
-    MarkKind,
-    RowKind,
-    WaitGroup,
-    WaterfallBar,
-    WaterfallMark,
-    WaterfallRow,
-    legend_of,
-    length_text,
-)
 from warrener.web.charts.picture import Picture, facts_table, legend, place_labels, text_width
 from warrener.web.charts.svg import Attributes, Markup, element, link, percent
 
@@ -31,22 +21,22 @@ _MIN_BAR = 0.004  # share of the width
 _MIN_RAGGED = 0.02  # share of the width of a bar whose end is torn
 _LANE = 512.0  # pixels of the narrowest lane that has labels
 _GAP = 10.0  # pixels
-_PLANNED = {BarLook.PLANNED: " (planned)"}
+_PLANNED = {waterfall_bars.BarLook.PLANNED: " (planned)"}
 _TORN = "M1 -7L-5 -3.5L1 0L-5 3.5L1 7Z"  # the gaps between the teeth
-_MARKS: dict[MarkKind, tuple[str, str]] = {
-    MarkKind.ACCEPTED: ("M0 -6L6 0L0 6L-6 0Z", "closed"),
-    MarkKind.HEARTBEAT: ("M0 -10V10", "open"),
-    MarkKind.CHECKPOINT: ("M0 7V-14L8 -10.5L0 -7Z", "flag"),
-    MarkKind.DEADLINE: ("M-3 -10H0V10H-3", "open"),
-    MarkKind.END: ("M0 -6L6 0L0 6L-6 0Z", "closed"),
+_MARKS: dict[waterfall_bars.MarkKind, tuple[str, str]] = {
+    waterfall_bars.MarkKind.ACCEPTED: ("M0 -6L6 0L0 6L-6 0Z", "closed"),
+    waterfall_bars.MarkKind.HEARTBEAT: ("M0 -10V10", "open"),
+    waterfall_bars.MarkKind.CHECKPOINT: ("M0 7V-14L8 -10.5L0 -7Z", "flag"),
+    waterfall_bars.MarkKind.DEADLINE: ("M-3 -10H0V10H-3", "open"),
+    waterfall_bars.MarkKind.END: ("M0 -6L6 0L0 6L-6 0Z", "closed"),
 }
 """The sign of a moment, around its middle: each kind has a form of its own."""
-_HATCHES: dict[WaitGroup, tuple[float, int, str]] = {
-    WaitGroup.PLANNED: (7.0, 45, "M3.5 0V7"),
-    WaitGroup.RESOURCE: (5.0, -45, "M2.5 0V5"),
-    WaitGroup.BLOCKED: (7.0, 45, "M3.5 0V7M0 3.5H7"),
-    WaitGroup.TRANSIT: (4.0, 0, "M0 2H2"),
-    WaitGroup.SILENCE: (8.0, 0, "M0 4Q2 1 4 4T8 4"),
+_HATCHES: dict[waterfall_bars.WaitGroup, tuple[float, int, str]] = {
+    waterfall_bars.WaitGroup.PLANNED: (7.0, 45, "M3.5 0V7"),
+    waterfall_bars.WaitGroup.RESOURCE: (5.0, -45, "M2.5 0V5"),
+    waterfall_bars.WaitGroup.BLOCKED: (7.0, 45, "M3.5 0V7M0 3.5H7"),
+    waterfall_bars.WaitGroup.TRANSIT: (4.0, 0, "M0 2H2"),
+    waterfall_bars.WaitGroup.SILENCE: (8.0, 0, "M0 4Q2 1 4 4T8 4"),
 }
 """Size, angle and strokes of each hatching, so that colour is not needed."""
 
@@ -57,16 +47,16 @@ class WaterfallLinks(NamedTuple):
     toggle_child_jobs: str | None = None
     all_attempts: str | None = None
 
-    def of(self, row: WaterfallRow) -> str | None:
+    def of(self, row: waterfall_bars.WaterfallRow) -> str | None:
         """The address of a row."""
         match row.kind:
-            case RowKind.ATTEMPT:
+            case waterfall_bars.RowKind.ATTEMPT:
                 return f"#attempt-{row.attempt}"
-            case RowKind.CHILD_JOB:
+            case waterfall_bars.RowKind.CHILD_JOB:
                 return f"/jobs/{row.job_id}"
-            case RowKind.CHILD_JOBS:
+            case waterfall_bars.RowKind.CHILD_JOBS:
                 return self.toggle_child_jobs
-            case RowKind.ATTEMPTS:
+            case waterfall_bars.RowKind.ATTEMPTS:
                 return self.all_attempts
             case _:
                 return None
@@ -76,7 +66,10 @@ def draw_waterfall(waterfall: Waterfall, links: WaterfallLinks) -> Picture:
     """Draw a waterfall: one on a page."""
     drawing = _Drawing(waterfall)
     rows = [drawing.row(row, links.of(row)) for row in waterfall.rows]
-    swatches = [(drawing.swatch(look, group), words) for look, group, words in legend_of(waterfall.rows)]
+    swatches = [
+        (drawing.swatch(look, group), words)
+        for look, group, words in waterfall_bars.legend_of(waterfall.rows)
+    ]
     whole = element(
         "div",
         drawing.patterns(),
@@ -131,7 +124,7 @@ class _Drawing:
         lane = element("svg", *parts, height=38, class_="chart-lane")
         return element("div", lane, class_="chart-row chart-times", aria_hidden="true")
 
-    def row(self, row: WaterfallRow, href: str | None) -> Markup:
+    def row(self, row: waterfall_bars.WaterfallRow, href: str | None) -> Markup:
         """A row: its texts and its lane. Screen readers have its link, and the table."""
         tone = "" if row.tone is None else f" chart-tone-{row.tone}"
         name = element("span", f"{row.sign} {row.name}" if row.sign else row.name, aria_hidden="true")
@@ -147,11 +140,13 @@ class _Drawing:
                 class_=f"chart-lane{' chart-wide' if is_empty else ''}",
                 aria_hidden="true",
             ),
-            element("div", length_text(row), class_="chart-length", aria_hidden="true"),
-            class_="chart-row chart-row-child" if row.kind is RowKind.CHILD_JOB else "chart-row",
+            element("div", waterfall_bars.length_text(row), class_="chart-length", aria_hidden="true"),
+            class_="chart-row chart-row-child"
+            if row.kind is waterfall_bars.RowKind.CHILD_JOB
+            else "chart-row",
         )
 
-    def _lane(self, row: WaterfallRow) -> Iterator[Markup]:
+    def _lane(self, row: waterfall_bars.WaterfallRow) -> Iterator[Markup]:
         for fold in self.axis.folds:
             start, end = self.axis.position(fold.start), self.axis.position(fold.end)
             title = element("title", f"{fold.text}, folded")
@@ -175,45 +170,45 @@ class _Drawing:
     def _line(self, x: float, top: float, bottom: float | str, look: str) -> Markup:
         return element("line", x1=percent(x), y1=top, x2=percent(x), y2=bottom, class_=look.rstrip())
 
-    def _span(self, bar: WaterfallBar) -> tuple[float, float]:
+    def _span(self, bar: waterfall_bars.WaterfallBar) -> tuple[float, float]:
         """Where a bar begins and ends; a short one is as wide as can be seen."""
         start, end = self.axis.position(bar.start), self.axis.position(bar.end)
         end = min(max(end, start + _MIN_BAR), 1.0)
         return min(start, end - _MIN_BAR), end
 
-    def _bar(self, bar: WaterfallBar) -> Iterator[Markup]:
+    def _bar(self, bar: waterfall_bars.WaterfallBar) -> Iterator[Markup]:
         start, end = self._span(bar)
         box: Attributes = {"x": percent(start), "y": -_BAR / 2, "width": percent(end - start), "height": _BAR}
         words = bar.text if bar.is_sign else f"{bar.text}, {brief(bar.length)}"
         yield element("rect", element("title", words), **box, **self._look(bar), rx=2)
-        if bar.ragged and bar.look is BarLook.SOLID and end - start > _MIN_RAGGED:
+        if bar.ragged and bar.look is waterfall_bars.BarLook.SOLID and end - start > _MIN_RAGGED:
             teeth = element("path", d=_TORN, class_="chart-notch")
             yield element("svg", teeth, x=percent(end), class_="chart-over")
 
-    def _look(self, bar: WaterfallBar) -> dict[str, str]:
-        if bar.look is BarLook.SOLID:
+    def _look(self, bar: waterfall_bars.WaterfallBar) -> dict[str, str]:
+        if bar.look is waterfall_bars.BarLook.SOLID:
             return {"class_": f"chart-bar chart-{bar.tone}"}
-        if bar.look is BarLook.PLANNED:
+        if bar.look is waterfall_bars.BarLook.PLANNED:
             return {"class_": f"chart-plan chart-{bar.tone}"}
-        group = bar.group or WaitGroup.RESOURCE
+        group = bar.group or waterfall_bars.WaitGroup.RESOURCE
         return {"class_": f"chart-wait chart-wait-{group}", "fill": f"url(#waterfall-{group})"}
 
-    def swatch(self, look: BarLook, group: WaitGroup | None) -> Markup:
+    def swatch(self, look: waterfall_bars.BarLook, group: waterfall_bars.WaitGroup | None) -> Markup:
         """A bar of a look for the legend."""
-        bar = WaterfallBar(look, self.axis.start, self.axis.end, "", Tone.LIVE, group)
+        bar = waterfall_bars.WaterfallBar(look, self.axis.start, self.axis.end, "", Tone.LIVE, group)
         return element("rect", x=0.5, y=0.5, width=17, height=9, rx=2, **self._look(bar))
 
-    def _mark(self, mark: WaterfallMark) -> Markup:
+    def _mark(self, mark: waterfall_bars.WaterfallMark) -> Markup:
         shape, form = _MARKS[mark.kind]
         look = f"chart-mark chart-mark-{form} chart-{mark.tone}"
         drawn = element("path", element("title", mark.text), d=shape, class_=look)
         return element("svg", drawn, x=percent(self.axis.position(mark.at)), class_="chart-over")
 
-    def _label(self, row: WaterfallRow) -> Iterator[Markup]:
+    def _label(self, row: waterfall_bars.WaterfallRow) -> Iterator[Markup]:
         """Write the cause of the longest bar within it, or beside the bars, on the side with room."""
-        if row.kind in (RowKind.CHILD_JOBS, RowKind.ATTEMPTS) or not row.bars:
+        if row.kind in (waterfall_bars.RowKind.CHILD_JOBS, waterfall_bars.RowKind.ATTEMPTS) or not row.bars:
             return
-        past = [bar for bar in row.bars if bar.look is not BarLook.PLANNED]
+        past = [bar for bar in row.bars if bar.look is not waterfall_bars.BarLook.PLANNED]
         bar = max(past or row.bars, key=lambda each: each.length)
         text = _label_text(bar, self.axis)
         room = (text_width(text) + _GAP) / _LANE
@@ -222,7 +217,7 @@ class _Drawing:
         first = min([*(self._span(each)[0] for each in row.bars), *marks])
         last = max([*(self._span(each)[1] for each in row.bars), *marks])
         beside = 12 if marks else 6  # pixels
-        if bar.look is BarLook.HATCHED and end - start > 1.4 * room and not marks:
+        if bar.look is waterfall_bars.BarLook.HATCHED and end - start > 1.4 * room and not marks:
             yield _text((start + end) / 2, 4, text, "chart-label")
         elif 1 - last > room:
             yield element("text", text, x=percent(last), dx=beside, y=4, class_="chart-label")
@@ -235,18 +230,18 @@ def _text(x: float, y: float, words: str, look: str) -> Markup:
     return element("text", words, x=percent(x), y=y, text_anchor="middle", class_=look.rstrip())
 
 
-def _where(row: WaterfallRow, fold: TimeSpan) -> str:
+def _where(row: waterfall_bars.WaterfallRow, fold: TimeSpan) -> str:
     """A fold goes through all rows, in a narrow place through those alone that have a bar of its time."""
     crossed = any(bar.start < fold.end and fold.start < bar.end for bar in row.bars)
     return "" if crossed else " chart-wide"
 
 
-def _label_text(bar: WaterfallBar, axis: FoldedAxis) -> str:
+def _label_text(bar: waterfall_bars.WaterfallBar, axis: FoldedAxis) -> str:
     folded = any(bar.start <= fold.start and fold.end <= bar.end for fold in axis.folds)
     length = brief(bar.length) if bar.length >= timedelta(milliseconds=1) else ""
     if bar.is_sign:
         return bar.text
-    if bar.look is BarLook.SOLID:
+    if bar.look is waterfall_bars.BarLook.SOLID:
         return f"{bar.text}, {length}" if length else bar.text
     return f"{'⋯ ' if folded else ''}{length} {bar.text}".strip()
 

@@ -4,17 +4,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from warrener.operations.dead_letters import (
-    DEAD_LETTERS,
-    NO_CAUSE,
-    CausesQuery,
-    DeadLettersQuery,
-    DeathCause,
-    list_causes,
-    list_dead_letters,
-    read_cause,
-    read_example,
-)
+from warrener.operations import dead_letters
 from warrener.operations.redrives import Redrive, RedrivesQuery, list_redrives, read_redrive
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture
@@ -30,7 +20,7 @@ def draw_progress(redrive: Redrive) -> Picture:
     """Draw how far a redrive is."""
     segments = [
         (state.replace("_", " "), tone, redrive.counts.get(state, 0))
-        for state, tone in DEAD_LETTERS.tones.items()
+        for state, tone in dead_letters.DEAD_LETTERS.tones.items()
     ]
     name = f"progress-{str(redrive.redrive_id)[-8:]}"
     return draw_segments(segments, title="Dead letters of this redrive by state", name=name)
@@ -43,7 +33,9 @@ _SHARED: dict[str, Any] = {"draw_progress": draw_progress}
 async def show_dead_letters(request: PageRequest) -> View:
     """Show the causes of open dead letters."""
     job_type = request.query.get("type", "").strip()
-    causes = (await list_causes(request.console, CausesQuery(job_type=job_type))).causes
+    causes = (
+        await dead_letters.list_causes(request.console, dead_letters.CausesQuery(job_type=job_type))
+    ).causes
     context = _SHARED | {
         "causes": [(cause, _sparkline(cause, index)) for index, cause in enumerate(causes)],
         "redrives": (await list_redrives(request.console, RedrivesQuery(limit=8))).redrives,
@@ -52,7 +44,7 @@ async def show_dead_letters(request: PageRequest) -> View:
     return View("Dead letters", context)
 
 
-def _sparkline(cause: DeathCause, index: int) -> Picture:
+def _sparkline(cause: dead_letters.DeathCause, index: int) -> Picture:
     title = f"Deaths of {cause.job_type} by this cause in the last week"
     return draw_sparkline(list(cause.deaths), title=title, name=f"deaths-{index}", tone=Tone.ERROR)
 
@@ -61,16 +53,18 @@ def _sparkline(cause: DeathCause, index: int) -> Picture:
 async def show_dead_letter_cause(request: PageRequest) -> View:
     """Show one cause with its dead letters and redrives."""
     console, state = request.console, request.query.get("state", "")
-    cause = await read_cause(console, request.path["fingerprint"])
-    fingerprint, after = cause.fingerprint or NO_CAUSE, request.query.get("after", "")
+    cause = await dead_letters.read_cause(console, request.path["fingerprint"])
+    fingerprint, after = cause.fingerprint or dead_letters.NO_CAUSE, request.query.get("after", "")
     here, given = f"/dead-letters/{fingerprint}", {"fingerprint": fingerprint, "after": after}
     chosen = {"everything": "true"} if state == "all" else {"state": state}
-    found = await list_dead_letters(console, replace(request, query=given | chosen).read(DeadLettersQuery))
+    found = await dead_letters.list_dead_letters(
+        console, replace(request, query=given | chosen).read(dead_letters.DeadLettersQuery)
+    )
     redrives = []
     if cause.fingerprint:
         redrives = (await list_redrives(console, RedrivesQuery(fingerprint=cause.fingerprint))).redrives
     active = [redrive for redrive in redrives if not redrive.is_over]
-    example, arguments = await read_example(console, cause.example)
+    example, arguments = await dead_letters.read_example(console, cause.example)
     context = _SHARED | {
         "cause": cause,
         "here": here,
@@ -93,7 +87,7 @@ def progress_of(redrive: Redrive) -> list[tuple[str, str, int, float]]:
     """State, tone, number and share of a redrive's dead letters; what is over comes first."""
     return [
         (state.replace("_", " "), tone, count, count / redrive.total)
-        for state, tone in DEAD_LETTERS.tones.items()
+        for state, tone in dead_letters.DEAD_LETTERS.tones.items()
         if (count := redrive.counts.get(state, 0))
     ]
 
@@ -110,11 +104,11 @@ async def show_redrives(request: PageRequest) -> View:
 async def show_redrive(request: PageRequest) -> View:
     """Show how far a redrive is."""
     redrive = await read_redrive(request.console, request.path["redrive_id"])
-    newest = DeadLettersQuery(redrive_id=redrive.redrive_id, everything=True)
+    newest = dead_letters.DeadLettersQuery(redrive_id=redrive.redrive_id, everything=True)
     selection = redrive.request.get("selection", {})
     context = _SHARED | {
         "redrive": redrive,
-        "dead_letters": (await list_dead_letters(request.console, newest)).dead_letters,
+        "dead_letters": (await dead_letters.list_dead_letters(request.console, newest)).dead_letters,
         "progress": progress_of(redrive),
         "selection": {name: value for name, value in selection.items() if value},
         "options": {

@@ -1,16 +1,9 @@
 """Pages of agents, queues, breakers and incidents. Heartbeats are not worth an event each: the refresh shows
 what they change."""
 
+from warrener.operations import incidents
 from warrener.operations.agents import AGENTS, AgentsQuery, list_agents, read_agent
 from warrener.operations.breakers import BREAKERS, list_breakers
-from warrener.operations.incidents import (
-    DEAD_JOBS,
-    INCIDENTS,
-    STEP_TONES,
-    IncidentsQuery,
-    list_incidents,
-    read_incident,
-)
 from warrener.operations.queues import QueuesQuery, list_queues, read_queue
 from warrener.operations.system import explain_agent_row, explain_queue_head, read_system
 from warrener.web.page import PageRequest, View, page
@@ -70,14 +63,14 @@ async def show_breakers(request: PageRequest) -> View:
 @page("/incidents", topics=("incidents",))
 async def show_incidents(request: PageRequest) -> View:
     """Show the incidents, the last raised first."""
-    query = request.read(IncidentsQuery)
-    found = await list_incidents(request.console, query)
-    return View("Incidents", {"incidents": found, "tones": INCIDENTS.tones, "closed": query.closed})
+    query = request.read(incidents.IncidentsQuery)
+    found = await incidents.list_incidents(request.console, query)
+    return View("Incidents", {"incidents": found, "tones": incidents.INCIDENTS.tones, "closed": query.closed})
 
 
 @page("/incidents/{fingerprint:path}", topics=("incidents",))
 async def show_incident(request: PageRequest) -> View:
     """Show one incident with the steps of its policy."""
-    found = await read_incident(request.console, request.path["fingerprint"])
-    context = {"incident": found, "tones": INCIDENTS.tones, "step_tones": STEP_TONES}
-    return View(f"Incident {found.kind}", context | {"of_dead_jobs": found.kind == DEAD_JOBS})
+    found = await incidents.read_incident(request.console, request.path["fingerprint"])
+    context = {"incident": found, "tones": incidents.INCIDENTS.tones, "step_tones": incidents.STEP_TONES}
+    return View(f"Incident {found.kind}", context | {"of_dead_jobs": found.kind == incidents.DEAD_JOBS})

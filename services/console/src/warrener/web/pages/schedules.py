@@ -8,15 +8,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from warrener.errors import CommandError, ExitCode
+from warrener.operations import schedules
 from warrener.operations.backfills import read_span
-from warrener.operations.schedules import (
-    SCHEDULES,
-    ListedTick,
-    SchedulesQuery,
-    list_schedules,
-    list_ticks,
-    read_schedule,
-)
 from warrener.operations.system import explain_schedule_row
 from warrener.schedules.backfill import BackfillTickStatus, parse_rate
 from warrener.selection import find_schedule
@@ -52,8 +45,8 @@ _CALENDAR_LEVELS = 3  # of the heat map's colours: those that a number is read o
 @page("/schedules", topics=("schedules",))
 async def show_schedules(request: PageRequest) -> View:
     """Show schedules by name, each with its last runs."""
-    query = request.read(SchedulesQuery)
-    listed = await list_schedules(request.console, query)
+    query = request.read(schedules.SchedulesQuery)
+    listed = await schedules.list_schedules(request.console, query)
     lines: list[tuple[Any, Picture | None, timedelta | None]] = []
     for one in listed.schedules:
         words = {"title": f"Last runs of {one.name}", "name": f"strip-{one.name}"}
@@ -63,7 +56,7 @@ async def show_schedules(request: PageRequest) -> View:
         "lines": lines,
         "next": listed.next,
         "state": query.state,
-        "tones": SCHEDULES.tones,
+        "tones": schedules.SCHEDULES.tones,
         "is_filtered": bool(query.q or query.job_type or query.owner or query.state),
     }
     return View("Schedules", context)
@@ -74,17 +67,17 @@ async def show_schedule(request: PageRequest) -> View:
     """Show one schedule: its next ticks, its last runs, and the history of its ticks."""
     name, console, zone = request.path["name"], request.console, request.zone
     row = await find_schedule(console.store, name)
-    found = await read_schedule(console, name)
+    found = await schedules.read_schedule(console, name)
     upcoming = await console.calendar.upcoming(row.definition, row.put_at, request.now)
-    history = (await list_ticks(console, name, limit=_MAX_HISTORY)).ticks
+    history = (await schedules.list_ticks(console, name, limit=_MAX_HISTORY)).ticks
     before = _parse_moment(request.query["before"]) if request.query.get("before") else None
     runs = history[:_STRIP][::-1]
     context = {
         "one": found,
         "upcoming": upcoming,
-        "tones": SCHEDULES.tones,
+        "tones": schedules.SCHEDULES.tones,
         "tick_tones": _TICK_TONES,
-        "ticks": await list_ticks(console, name, before=before, limit=_TICKS_PAGE),
+        "ticks": await schedules.list_ticks(console, name, before=before, limit=_TICKS_PAGE),
         "is_first": before is None,
         "typical": _median(tick.duration for tick in found.ticks),
         "lateness": _median(tick.late for tick in found.ticks if tick.job_id is not None),
@@ -137,7 +130,7 @@ async def show_schedule_backfill(request: PageRequest) -> View:
 # -- pictures ------------------------------------------------------------------------------------------------
 
 
-def _heatmap(history: Sequence[ListedTick], zone: ZoneInfo, now: datetime) -> Picture:
+def _heatmap(history: Sequence[schedules.ListedTick], zone: ZoneInfo, now: datetime) -> Picture:
     """The ticks of the last two weeks, as far as the history reaches."""
     today = now.astimezone(zone).date()
     first = max(history[-1].nominal_at.astimezone(zone).date(), today - timedelta(days=_HEAT_DAYS - 1))
@@ -146,7 +139,7 @@ def _heatmap(history: Sequence[ListedTick], zone: ZoneInfo, now: datetime) -> Pi
     return draw_heatmap(cells, days, title="Ticks by day and hour")
 
 
-def _trend(history: Sequence[ListedTick], zone: ZoneInfo) -> Picture | None:
+def _trend(history: Sequence[schedules.ListedTick], zone: ZoneInfo) -> Picture | None:
     """Durations and successes of the history; None for less than two buckets of it."""
     over = [run for run in history if run.state is not None and run.state.terminal]
     if not over:
@@ -154,7 +147,7 @@ def _trend(history: Sequence[ListedTick], zone: ZoneInfo) -> Picture | None:
     length = over[0].nominal_at - over[-1].nominal_at
     size = next((each for each in _BUCKET_SIZES if length / each <= _BUCKETS), _BUCKET_SIZES[-1])
     epoch = datetime(1970, 1, 5, tzinfo=UTC)  # a Monday
-    grouped: dict[int, list[ListedTick]] = {}
+    grouped: dict[int, list[schedules.ListedTick]] = {}
     for run in over:
         grouped.setdefault((run.nominal_at - epoch) // size, []).append(run)
     numbers = range(min(grouped), max(grouped) + 1)
@@ -163,7 +156,7 @@ def _trend(history: Sequence[ListedTick], zone: ZoneInfo) -> Picture | None:
     return draw_trend(buckets, title=title, zone=zone) if len(buckets) > 1 else None
 
 
-def _bucket(start: datetime, runs: Sequence[ListedTick]) -> TimeBucket:
+def _bucket(start: datetime, runs: Sequence[schedules.ListedTick]) -> TimeBucket:
     lengths = sorted(run.duration for run in runs if run.duration is not None)
     return TimeBucket(
         start=start,
