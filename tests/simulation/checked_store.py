@@ -53,10 +53,15 @@ class WatchedStore(MemoryStore):
         return StoredJobs(self.connection)
 
     @property
+    def total_changes(self) -> int:
+        """The number of rows that were written so far."""
+        return self.connection.total_changes
+
+    @property
     def live(self) -> int:
         """The number of jobs that are not over, counted once a change: each step of a simulation asks."""
-        if self._live_counted_at != self.connection.total_changes:
-            self._live_counted_at = self.connection.total_changes
+        if self._live_counted_at != self.total_changes:
+            self._live_counted_at = self.total_changes
             self._live = self.connection.execute(_LIVE).fetchone()[0] or 0
         return self._live
 

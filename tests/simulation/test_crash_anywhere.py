@@ -74,7 +74,7 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
             within=400,
         )
         struck = life.struck
-        await world.clock.advance(60)  # a failed batch waits for its next try
+        await world.clock.advance(10)  # a failed batch waits for its next try
         await check(world, jobs)
         await check_trees(world, [root])
         states = [world.store.jobs[job_id].state for job_id in jobs]
