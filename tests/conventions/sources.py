@@ -28,9 +28,15 @@ def statements() -> list[Path]:
 
 
 @cache
+def text(path: Path) -> str:
+    """All of a file."""
+    return path.read_text(encoding="utf-8")
+
+
+@cache
 def tree(path: Path) -> ast.Module:
     """The syntax tree of a Python file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(text(path))
 
 
 def names(path: Path) -> Iterator[str]:
@@ -59,10 +65,9 @@ def words(name: str) -> tuple[str, ...]:
 @cache
 def prose(path: Path) -> str:
     """What a file says to people: all of a page or of SQL; the comments and strings of a Python file."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        return text
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        return text(path)
+    tokens = tokenize.generate_tokens(io.StringIO(text(path)).readline)
     return "\n".join(token.string for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING))
 
 
