@@ -27,13 +27,10 @@ class ProcessLife:
         self._effect_first = False
         self._deadly = True
 
-    def die_at(self, calls: int, *, effect_first: bool) -> None:
-        """Die at the `calls`-th call from now; with `effect_first`, after it has taken effect."""
-        self._calls_left, self._effect_first, self._deadly = calls, effect_first, True
-
-    def fail_at(self, calls: int, *, effect_first: bool) -> None:
-        """Let the `calls`-th call from now raise Trouble, and live on."""
-        self._calls_left, self._effect_first, self._deadly = calls, effect_first, False
+    def strike_at(self, calls: int, *, effect_first: bool, deadly: bool = True) -> None:
+        """Die at the `calls`-th call from now, or let it raise InjectedFailure and live on; with
+        `effect_first`, after it has taken effect."""
+        self._calls_left, self._effect_first, self._deadly = calls, effect_first, deadly
 
     @property
     def struck(self) -> bool:
