@@ -159,7 +159,6 @@ def death(delivery: Delivery) -> dict[str, object]:
 
 
 async def collect(subscription: Subscription) -> list[Delivery]:
-    """All that arrives until the subscription ends."""
     return [delivery async for batch in subscription for delivery in batch]
 
 

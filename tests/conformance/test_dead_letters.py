@@ -28,7 +28,6 @@ CAUSE, OTHER = "0123456789ab", "ba9876543210"
 
 
 async def bury(store: Store, cause: str = CAUSE, at: float = 60, **fields: Any) -> DeadLetter:
-    """A job that has died."""
     row = queued_job(**fields)
     await store.insert_jobs([row])
     save = died(row, BOOM)

@@ -24,12 +24,10 @@ from warrener_store.incidents.store import Escalations
 
 @pytest.fixture
 def incidents(store: StateStore) -> Escalations:
-    """Where incidents are kept, empty."""
     return store.escalations
 
 
 async def only(incidents: Escalations) -> IncidentRow:
-    """The one incident there is."""
     (row,) = await incidents.incidents(IncidentFilter(closed=True))
     return row
 

@@ -178,7 +178,6 @@ async def test_a_checkpoint_goes_with_its_claim_and_not_before(ledger: Ledger) -
 
 
 async def forget_all(ledger: Ledger, before: datetime) -> tuple[int, int]:
-    """Rows and completions that went, batch after batch."""
     batch = await ledger.delete_old(before)
     rows, completions = batch.rows, batch.completions
     while batch.after is not None:

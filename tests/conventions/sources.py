@@ -17,25 +17,21 @@ CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def modules(folders: list[Path]) -> list[Path]:
-    """Every Python file in these folders."""
     found = (path for folder in folders for path in folder.rglob("*.py"))
     return sorted(path for path in found if "conventions" not in path.parts)
 
 
 def statements() -> list[Path]:
-    """Every file of SQL in the packages."""
     return sorted(path for folder in PACKAGES for path in folder.rglob("*.sql"))
 
 
 @cache
 def text(path: Path) -> str:
-    """All of a file."""
     return path.read_text(encoding="utf-8")
 
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """The syntax tree of a Python file."""
     return ast.parse(text(path))
 
 
@@ -72,5 +68,4 @@ def prose(path: Path) -> str:
 
 
 def pages() -> list[Path]:
-    """README, changelog and documentation."""
     return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

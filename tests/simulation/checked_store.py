@@ -36,7 +36,6 @@ class StoredJobs(Mapping[UUID, JobRow]):
         return int(self._connection.execute("SELECT count(*) FROM warrener_jobs").fetchone()[0])
 
     def values(self) -> ValuesView[JobRow]:
-        """All jobs, in one query."""
         rows = (job_from_row(values, SQLITE_CODEC) for values in self._connection.execute(_JOBS))
         return {row.job_id: row for row in rows}.values()
 
@@ -49,12 +48,10 @@ class WatchedStore(MemoryStore):
 
     @property
     def jobs(self) -> Mapping[UUID, JobRow]:
-        """All jobs."""
         return StoredJobs(self.connection)
 
     @property
     def total_changes(self) -> int:
-        """The number of rows that were written so far."""
         return self.connection.total_changes
 
     @property

@@ -71,7 +71,6 @@ def crashable(thing: T, life: ProcessLife) -> T:
 
 
 def crashable_bus(bus: Bus, life: ProcessLife) -> Bus:
-    """A bus as a process has it."""
     return cast("Bus", _CrashableBus(bus, life))
 
 

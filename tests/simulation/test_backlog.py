@@ -40,13 +40,11 @@ class Audit:
 
     @classmethod
     async def of(cls, world: World) -> Self:
-        """Copy from now on."""
         copied = (topology.DISPATCH, topology.STATUS)
         await declare(world, *(Queue(f"audit.{of}", (Binding(of, "#"),)) for of in copied))
         return cls(world)
 
     def dispatches(self) -> Counter[UUID]:
-        """How often each job was dispatched."""
         events = self._events(topology.DISPATCH)
         return Counter(event.data.job_id for event in events if isinstance(event, AttemptDispatched))
 
@@ -63,7 +61,6 @@ class Audit:
 
 
 async def declare(world: World, *queues: Queue) -> MemoryBus:
-    """Declare queues on a bus of an operator's own."""
     bus = MemoryBus(world.broker, name="operator")
     await bus.start()
     await bus.declare(Topology((), queues))
@@ -73,7 +70,6 @@ async def declare(world: World, *queues: Queue) -> MemoryBus:
 async def request_jobs(
     world: World, jobs: int, kind: str, fields: Fields = MappingProxyType({}), **arguments: Any
 ) -> list[UUID]:
-    """Request so many jobs at once."""
     requests = [request(world, kind, fields, **arguments) for _ in range(jobs)]
     await world.publish(*(message for _, message in requests))
     return [job_id for job_id, _ in requests]

@@ -98,7 +98,6 @@ def succeeded(world: World, jobs: list[UUID]) -> bool:
 
 
 async def parked_types(world: World) -> list[str]:
-    """The job types of all parked requests."""
     return [
         found.event.data.job_type
         for message in await world.store.parked(limit=10_000)

@@ -196,7 +196,6 @@ class Year:
         self._broker.stop()
 
     async def put(self, schedules: list[SchedulePutData]) -> None:
-        """As a producer does."""
         events = [SchedulePut(id=one.name, source="year", data=one) for one in schedules]
         await publish_all(self._producer, [build_message(event) for event in events], clock=self.clock)
         await self.clock.settle()
