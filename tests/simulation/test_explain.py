@@ -157,10 +157,6 @@ async def cancelled_while_its_agent_reports_nothing(stage: Stage) -> str:
     return job_id
 
 
-async def snoozed(stage: Stage) -> str:
-    return await stage.request("signals", {"how": "to come again"})
-
-
 async def dead(stage: Stage) -> str:
     job_id = await stage.request("signals", {"how": "to be dead"})
     return await stage.until_state(job_id, JobState.DEAD)
@@ -383,7 +379,7 @@ INJECTIONS = (
     Injection(Cause.DEADLINE_BEFORE_START, lambda stage: stage.quick(delay=HOUR, expires_after=600)),
     Injection(Cause.RETRY_WAIT, retrying),
     Injection(Cause.DEADLINE_BEFORE_RETRY, partial(retrying, expires_after=600)),
-    Injection(Cause.SNOOZED, snoozed),
+    Injection(Cause.SNOOZED, lambda stage: stage.request("signals", {"how": "to come again"})),
     Injection(Cause.DEAD_LETTER, dead),
     Injection(Cause.REDRIVEN, redriven),
     Injection(Cause.DROPPED, dropped),
