@@ -100,7 +100,7 @@ class _Crashable:
 
 
 class _CrashableBus(_Crashable):
-    deadly = ("declare", "bind", "unbind")
+    deadly: Collection[str] | None = ("declare", "bind", "unbind")
     _calls = 0
 
     def _count_changes(self) -> int:

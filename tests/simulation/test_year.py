@@ -61,8 +61,8 @@ class _Kind:
 
 
 _KINDS = (
-    _Kind("daily", 10, "{minute} {hour} * * *", lambda _: True),
-    _Kind("working", 3, "{minute} {hour} * * MON-FRI", lambda day: day.weekday() < 5, lambda _: time(2, 30)),
+    _Kind("daily", 5, "{minute} {hour} * * *", lambda _: True),
+    _Kind("working", 2, "{minute} {hour} * * MON-FRI", lambda day: day.weekday() < 5, lambda _: time(2, 30)),
     # In each zone at each half hour that a clock change of a Sunday skips or repeats.
     _Kind(
         "weekly",
@@ -71,7 +71,7 @@ _KINDS = (
         lambda day: day.weekday() == 6,
         lambda number: time(1 + number // 10 % 2, 30 * (number // 20)),
     ),
-    _Kind("monthly", 320, "{minute} {hour} 1 * *", lambda day: day.day == 1),
+    _Kind("monthly", 326, "{minute} {hour} 1 * *", lambda day: day.day == 1),
     _Kind("month.end", 200, "{minute} {hour} L * *", lambda day: (day + _ONE_DAY).day == 1),
     _Kind("quarterly", 177, "{minute} {hour} 1 1,4,7,10 *", lambda day: day.day == 1 and day.month % 3 == 1),
     _Kind("yearly", 200, "{minute} {hour} 24 12 *", lambda day: (day.month, day.day) == (12, 24)),
