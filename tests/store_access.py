@@ -14,7 +14,6 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def opened_store(url: str) -> AsyncGenerator[Store]:
-    """The store at this URL."""
     store = open_store(url)
     try:
         await store.start()
@@ -24,13 +23,10 @@ async def opened_store(url: str) -> AsyncGenerator[Store]:
 
 
 async def load_job(store: StateStore, job_id: UUID) -> JobRow:
-    """The row of a job that is there."""
     return (await store.jobs_by_id([job_id]))[job_id]
 
 
 def on_store(url: str, do: Callable[[Store], Awaitable[T]]) -> T:
-    """Call `do` with the store at this URL."""
-
     async def once() -> T:
         async with opened_store(url) as store:
             return await do(store)

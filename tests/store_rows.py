@@ -25,7 +25,6 @@ NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 
 
 def after(seconds: float) -> datetime:
-    """The moment so many seconds after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -60,7 +59,6 @@ def running_job(**fields: Any) -> JobRow:
 
 
 def changed(row: JobRow, **changes: Any) -> Save:
-    """The save of the next version of this row."""
     return Save(replace(row, version=row.version + 1, **changes))
 
 
@@ -85,7 +83,6 @@ def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
 
 
 def attempt_of(row: JobRow, end: AttemptOutcome, *, error: ErrorInfo | None = None) -> AttemptRow:
-    """The current attempt of this job, ended."""
     return AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,

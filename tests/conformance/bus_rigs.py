@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import aiormq
 from tests.servers.kinds import RabbitMQServer
@@ -43,27 +43,9 @@ EXCHANGES = (
 JOBS = Queue("jobs", (Binding("ask", "job.#"), Binding("return", "*.job.#")), WORK)
 
 
-class Rig(Protocol):
-    """A broker, and what a test may do to it."""
-
-    async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
-        """A started bus; closed at the end of the test."""
-        ...
-
-    async def drop_connections(self) -> None:
-        """Break every connection; the broker goes on."""
-        ...
-
-    async def delete_queue(self, name: str) -> None:
-        """Delete it behind the bus's back."""
-        ...
-
-    async def restart(self) -> None:
-        """End the broker and start it again."""
-        ...
-
-
 class MemoryRig:
+    """A broker in memory, and what a test may do to it."""
+
     def __init__(self, closing: AsyncExitStack) -> None:
         self._closing = closing
         self._broker = MemoryBroker(SystemClock())
@@ -102,6 +84,9 @@ class RabbitRig:
 
     async def restart(self) -> None:
         await asyncio.to_thread(self._node.restart)
+
+
+Rig = MemoryRig | RabbitRig
 
 
 async def _started(bus: Bus, closing: AsyncExitStack) -> Bus:
@@ -159,7 +144,6 @@ def death(delivery: Delivery) -> dict[str, object]:
 
 
 async def collect(subscription: Subscription) -> list[Delivery]:
-    """All that arrives until the subscription ends."""
     return [delivery async for batch in subscription for delivery in batch]
 
 

@@ -17,7 +17,6 @@ from warrener_store import Store
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """Where the store of this test is."""
     return str(request.getfixturevalue(f"{request.param}_store_url"))
 
 
@@ -61,7 +60,6 @@ async def bus(rig: Rig) -> Bus:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty ledger's URL."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/ledger.db"
     return str(request.getfixturevalue("postgres_url"))

@@ -42,7 +42,6 @@ async def recorded(ledger: Ledger, claim: Claim) -> Completion:
 
 
 async def make_table(ledger: Ledger) -> None:
-    """The handlers' own table."""
     mine = job()
     await claim(ledger, mine)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
@@ -57,7 +56,6 @@ async def effects(ledger: Ledger) -> list[str]:
 
 
 async def end_leases(url: str) -> None:
-    """Let the leases of all claims end now."""
     if url.startswith("sqlite"):
         await run_sql(f"{url}-claims", "UPDATE warrener_claims SET lease_until = ''")
     else:
@@ -65,7 +63,6 @@ async def end_leases(url: str) -> None:
 
 
 async def end_of_lease(url: str) -> datetime:
-    """The end of the lease of the only claim."""
     is_file = url.startswith("sqlite")
     where, table = (f"{url}-claims", "warrener_claims") if is_file else (url, "warrener_ledger")
     ((until,),) = await run_sql(where, f"SELECT lease_until FROM {table}")

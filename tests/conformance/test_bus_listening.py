@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.conformance.bus_rigs import WITHIN, Rig, make_messages, names, receive, until_waiting
 
-from warrener_runtime.bus import Bus, BusUnreachable, Delivery, QueueStats
+from warrener_runtime.bus import Bus, BusUnreachable, Delivery, PublishResult, QueueStats
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.lifecycle.listener import Listener
 
@@ -112,25 +112,22 @@ class TestPing:
         await rig.drop_connections()
         await bus.ping(timeout=WITHIN)
 
-    async def test_it_raises_where_there_is_no_way(self, bus: Bus) -> None:
+    async def test_it_raises_where_there_is_no_way_and_a_publish_is_unknown(self, bus: Bus) -> None:
         await bus.close()
 
         with pytest.raises(BusUnreachable):
             await bus.ping(timeout=0.5)
+        assert await bus.publish(make_messages(["late"]), timeout=1) == [PublishResult.UNKNOWN]
 
 
 async def test_backlog_counts_messages_and_consumers(bus: Bus) -> None:
-    assert await bus.backlog("jobs") == QueueStats(0, 0)
+    assert await bus.backlog("nowhere") == QueueStats(0, 0)
+    assert await bus.backlog("jobs") == QueueStats(0, 0), "the missing queue has broken nothing"
     await bus.publish(make_messages(range(5)))
     await until_waiting(bus, "jobs", 5, 0)
     subscription = await bus.subscribe("jobs", prefetch=2)
     await until_waiting(bus, "jobs", 3, 1)
     await subscription.stop()
-
-
-async def test_a_queue_that_does_not_exist_has_nothing(bus: Bus) -> None:
-    assert await bus.backlog("nowhere") == QueueStats(0, 0)
-    assert await bus.backlog("jobs") == QueueStats(0, 0), "and asking for it has broken nothing"
 
 
 async def test_a_consumer_knows_what_has_come_and_whether_more_may(bus: Bus) -> None:

@@ -34,6 +34,14 @@ async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapp
         await subscription.ack([delivery])
         assert subscription.live
         assert subscription.has_capacity
+        await subscription.stop()
+
+    shop = two["shop-2"]
+    subscription = await shop.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
+    await shop.publish([make_message("straight", topology.REQUESTS_QUEUE.name, "")])
+    assert names(await receive(subscription, 1)) == ["straight"], "by the nameless exchange"
+    await shop.ping(timeout=WITHIN)
+    assert (await two["warrener"].backlog(topology.REQUESTS_QUEUE.name)).waiting == 0
 
 
 async def test_a_system_keeps_its_dead_letters_by_the_names_that_code_knows(two: Mapping[str, Bus]) -> None:
@@ -78,12 +86,3 @@ async def test_exchanges_of_others_keep_their_names(two: Mapping[str, Bus], rig:
     assert [(one.exchange, one.body) for one in await receive(subscription, 1)] == [("orders", b"an order")]
     await shop.unbind("warrener.triggers", [there])
     assert await outside.publish([make_message("another", "new", "orders")]) == [PublishResult.UNROUTABLE]
-
-
-async def test_the_nameless_exchange_and_the_counts_know_the_namespace_too(two: Mapping[str, Bus]) -> None:
-    shop = two["shop-2"]
-    subscription = await shop.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
-    await shop.publish([make_message("straight", topology.REQUESTS_QUEUE.name, "")])
-    assert names(await receive(subscription, 1)) == ["straight"]
-    await shop.ping(timeout=WITHIN)
-    assert (await two["warrener"].backlog(topology.REQUESTS_QUEUE.name)).waiting == 0

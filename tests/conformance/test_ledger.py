@@ -13,7 +13,6 @@ from warrener_agent.ledger import (
     Claim,
     ClaimResult,
     ClaimStatus,
-    DeletedRows,
     Ledger,
     LedgerError,
     SavedCheckpoint,
@@ -120,25 +119,19 @@ async def test_only_the_holder_of_a_claim_that_goes_on_saves_checkpoints(ledger:
 # -- deletion ----------------------------------------------------------------------------------------------
 
 
-async def test_failures_are_forgotten_in_their_time(ledger: Ledger) -> None:
-    old, young = job(), job()
-    await claim(ledger, old, young)
-    before = datetime.now(UTC) + timedelta(days=30)
-    ended = replace(failed(young), finished_at=before + timedelta(hours=1))
-    assert await ledger.fail([failed(old), ended], agent_id="ada") == {old.job_id, young.job_id}
-    assert await ledger.delete_old(before) == DeletedRows(rows=1, completions=0)
-    assert await claim(ledger, old, young) == [ClaimStatus.GRANTED, ClaimStatus.FAILED]
-
-
 async def test_what_is_old_is_forgotten_and_nothing_else(ledger: Ledger) -> None:
-    old, young, running = job(), job(), job()
+    await make_table(ledger)  # by a transaction
+    old, young, running, lost, young_lost = jobs = [job() for _ in range(5)]
     before = datetime.now(UTC) + timedelta(days=30)
-    await ledger.claim([old, young, running], agent_id="ada", lease=timedelta(days=31))
-    ended = done(young)._replace(finished_at=before + timedelta(minutes=1))
+    after = before + timedelta(minutes=1)
+    await ledger.claim(jobs, agent_id="ada", lease=timedelta(days=31))
+    ended = done(young)._replace(finished_at=after)
     assert await ledger.complete([done(old), ended], agent_id="ada") == {old.job_id, young.job_id}
-    assert await forget_all(ledger, before) == (1, 1)
-    answers = await claim(ledger, young, running, by="bob")
-    assert answers == [ClaimStatus.COMPLETED, ClaimStatus.HELD]
+    failures = [failed(lost), replace(failed(young_lost), finished_at=after)]
+    assert await ledger.fail(failures, agent_id="ada") == {lost.job_id, young_lost.job_id}
+    assert await forget_all(ledger, before) == (3, 2)
+    answers = await claim(ledger, young, running, lost, young_lost, by="bob")
+    assert answers == [ClaimStatus.COMPLETED, ClaimStatus.HELD, ClaimStatus.GRANTED, ClaimStatus.FAILED]
 
 
 async def test_what_was_released_or_cancelled_or_lost_long_ago_is_forgotten(ledger: Ledger) -> None:
@@ -184,14 +177,7 @@ async def test_a_checkpoint_goes_with_its_claim_and_not_before(ledger: Ledger) -
     assert granted.checkpoint is None
 
 
-async def test_forgetting_reaches_what_was_completed_in_a_transaction(ledger: Ledger) -> None:
-    await make_table(ledger)
-    _, completions = await forget_all(ledger, datetime.now(UTC) + timedelta(days=1))
-    assert completions == 1
-
-
 async def forget_all(ledger: Ledger, before: datetime) -> tuple[int, int]:
-    """Rows and completions that went, batch after batch."""
     batch = await ledger.delete_old(before)
     rows, completions = batch.rows, batch.completions
     while batch.after is not None:

@@ -22,21 +22,18 @@ from tests.conformance.ledger_rig import (
 from warrener_agent.ledger import ChildJobRequest, ClaimResult, ClaimStatus, Ledger, connected_ledger
 from warrener_agent.ledger.port import HOLDER_MARK
 
+CANCELLED, COMPLETED, FAILED = ClaimStatus.CANCELLED, ClaimStatus.COMPLETED, ClaimStatus.FAILED
+GRANTED, HELD, SUPERSEDED = ClaimStatus.GRANTED, ClaimStatus.HELD, ClaimStatus.SUPERSEDED
 
-async def test_g3_a_claim_is_granted_once_and_again_to_its_holder(ledger: Ledger, other: Ledger) -> None:
+
+async def test_g3_a_claim_is_its_holders_until_the_lease_has_run_out(ledger: Ledger, other: Ledger) -> None:
     mine = job()
-    assert await claim(ledger, mine) == [ClaimStatus.GRANTED]
-    assert await claim(ledger, mine) == [ClaimStatus.GRANTED]
-    assert await claim(other, mine, by="bob") == [ClaimStatus.HELD]
-
-
-async def test_g3_a_lease_that_has_run_out_goes_to_the_next_claimer(ledger: Ledger, other: Ledger) -> None:
-    mine = job()
-    await claim(ledger, mine)
-    assert await claim(other, mine, by="bob") == [ClaimStatus.HELD]
-    assert await claim(ledger, mine, lease=ENDED) == [ClaimStatus.GRANTED]
-    assert await claim(other, mine, by="bob") == [ClaimStatus.GRANTED]
-    assert await claim(ledger, mine) == [ClaimStatus.HELD]
+    assert await claim(ledger, mine) == [GRANTED]
+    assert await claim(ledger, mine) == [GRANTED]
+    assert await claim(other, mine, by="bob") == [HELD]
+    assert await claim(ledger, mine, lease=ENDED) == [GRANTED]
+    assert await claim(other, mine, by="bob") == [GRANTED]
+    assert await claim(ledger, mine) == [HELD]
     assert await ledger.complete([done(mine)], agent_id="ada") == set()
 
 
@@ -46,14 +43,14 @@ async def test_g3_a_higher_attempt_waits_until_the_lease_of_the_lower_one_has_en
     first = job()
     second, third = first._replace(attempt=2), first._replace(attempt=3)
     await claim(ledger, first)
-    assert await claim(other, second, by="bob") == [ClaimStatus.HELD]
-    assert await claim(other, third, by="bob") == [ClaimStatus.HELD]
+    assert await claim(other, second, by="bob") == [HELD]
+    assert await claim(other, third, by="bob") == [HELD]
     assert (await ledger.renew([first], agent_id="ada", lease=LEASE)).renewed == set(), "it is to stop"
-    assert await claim(ledger, first) == [ClaimStatus.HELD], "nor is it granted again"
+    assert await claim(ledger, first) == [HELD], "nor is it granted again"
     await end_leases(ledger_url)
-    assert await claim(other, second, by="bob") == [ClaimStatus.HELD], "a third waits"
-    assert await claim(other, third, by="bob") == [ClaimStatus.GRANTED]
-    assert await claim(ledger, first, second) == [ClaimStatus.SUPERSEDED, ClaimStatus.SUPERSEDED]
+    assert await claim(other, second, by="bob") == [HELD], "a third waits"
+    assert await claim(other, third, by="bob") == [GRANTED]
+    assert await claim(ledger, first, second) == [SUPERSEDED, SUPERSEDED]
     assert await ledger.complete([done(first)], agent_id="ada") == set()
     assert await other.complete([done(third)], agent_id="bob") == {first.job_id}
 
@@ -66,10 +63,8 @@ async def test_g3_a_higher_attempt_is_granted_at_once_where_the_lower_one_was_le
     await ledger.release([released], agent_id="ada")
     assert await ledger.fail([failed(lost)], agent_id="ada") == {lost.job_id}
     following = [one._replace(attempt=2) for one in (released, lost)]
-    assert await claim(other, *following, by="bob") == [ClaimStatus.GRANTED, ClaimStatus.GRANTED]
-    assert await claim(ledger, own._replace(attempt=2)) == [ClaimStatus.GRANTED], (
-        "its agent knows what it runs"
-    )
+    assert await claim(other, *following, by="bob") == [GRANTED, GRANTED]
+    assert await claim(ledger, own._replace(attempt=2)) == [GRANTED], "its agent knows what it runs"
 
 
 @pytest.mark.parametrize("ends", ["released", "failed", "completed"])
@@ -79,19 +74,17 @@ async def test_while_a_higher_attempt_waits_the_lower_one_may_end(
     first = job()
     second = first._replace(attempt=2)
     await claim(ledger, first)
-    assert await claim(other, second, by="bob") == [ClaimStatus.HELD]
+    assert await claim(other, second, by="bob") == [HELD]
     if ends == "released":
         await ledger.release([first], agent_id="ada")
-        assert await claim(other, first, by="bob") == [ClaimStatus.HELD], (
-            "the lower one is not begun any more"
-        )
+        assert await claim(other, first, by="bob") == [HELD], "the lower one is not begun any more"
     elif ends == "failed":
         assert await ledger.fail([failed(first)], agent_id="ada") == {first.job_id}
     else:
         assert await ledger.complete([done(first, "late")], agent_id="ada") == {first.job_id}
         assert (await recorded(other, second)).result == "late"
         return
-    assert await claim(other, second, by="bob") == [ClaimStatus.GRANTED]
+    assert await claim(other, second, by="bob") == [GRANTED]
     assert (await other.renew([second], agent_id="bob", lease=LEASE)).renewed == {first.job_id}
 
 
@@ -113,12 +106,7 @@ async def test_a_cancelled_job_is_neither_claimed_nor_completed(ledger: Ledger) 
     await ledger.cancel([unknown.job_id, running.job_id, finished.job_id], now=NOW)
     again = [unknown, running, running._replace(attempt=2), finished]
     answers = await claim(ledger, *again)
-    assert answers == [
-        ClaimStatus.CANCELLED,
-        ClaimStatus.CANCELLED,
-        ClaimStatus.CANCELLED,
-        ClaimStatus.COMPLETED,
-    ]
+    assert answers == [CANCELLED, CANCELLED, CANCELLED, COMPLETED]
     assert await ledger.complete([done(running)], agent_id="ada") == set()
     assert (await ledger.renew([running], agent_id="ada", lease=LEASE)).renewed == set()
 
@@ -128,20 +116,13 @@ async def test_a_batch_is_answered_in_order(ledger: Ledger, other: Ledger) -> No
     await claim(other, held, finished, by="bob")
     await other.complete([done(finished)], agent_id="bob")
     batch = [twice, held, fresh, finished, twice._replace(attempt=2), fresh]
-    assert await claim(ledger, *batch) == [
-        ClaimStatus.SUPERSEDED,
-        ClaimStatus.HELD,
-        ClaimStatus.GRANTED,
-        ClaimStatus.COMPLETED,
-        ClaimStatus.GRANTED,
-        ClaimStatus.GRANTED,
-    ]
+    assert await claim(ledger, *batch) == [SUPERSEDED, HELD, GRANTED, COMPLETED, GRANTED, GRANTED]
 
 
 async def test_a_batch_may_be_large_or_empty(ledger: Ledger) -> None:
     assert await claim(ledger) == []
     many = [job() for _ in range(500)]
-    assert set(await claim(ledger, *many)) == {ClaimStatus.GRANTED}
+    assert set(await claim(ledger, *many)) == {GRANTED}
     assert await ledger.complete([done(one) for one in many], agent_id="ada") == {one.job_id for one in many}
     assert await ledger.complete([], agent_id="ada") == set()
 
@@ -155,18 +136,18 @@ async def test_g3_of_many_who_claim_at_once_one_is_granted(ledger_url: str) -> N
 
     answers = await asyncio.gather(*(compete(f"agent-{number}") for number in range(5)))
     for of_one_job in zip(*answers, strict=True):
-        assert sorted(of_one_job) == [ClaimStatus.GRANTED, *[ClaimStatus.HELD] * 4]
+        assert sorted(of_one_job) == [GRANTED, *[HELD] * 4]
 
 
 async def test_renewing_reports_what_is_lost(ledger: Ledger, other: Ledger) -> None:
     held, overtaken, released = job(), job(), job()
     await claim(ledger, held, lease=ENDED)
     await claim(ledger, overtaken, released)
-    assert await claim(other, overtaken._replace(attempt=2), by="bob") == [ClaimStatus.HELD]
+    assert await claim(other, overtaken._replace(attempt=2), by="bob") == [HELD]
     await ledger.release([released], agent_id="ada")
     renewal = await ledger.renew([held, overtaken, released], agent_id="ada", lease=LEASE)
     assert renewal.renewed == {held.job_id}
-    assert await claim(other, held, by="bob") == [ClaimStatus.HELD]
+    assert await claim(other, held, by="bob") == [HELD]
 
 
 async def test_g3_a_claim_that_is_awaited_can_be_renewed_by_its_holder_and_the_later_attempt_waits(
@@ -175,15 +156,15 @@ async def test_g3_a_claim_that_is_awaited_can_be_renewed_by_its_holder_and_the_l
     awaited, cancelled = job(), job()
     later = awaited._replace(attempt=2)
     await claim(ledger, awaited, cancelled)
-    assert await claim(other, later, by="bob") == [ClaimStatus.HELD]
+    assert await claim(other, later, by="bob") == [HELD]
     await ledger.cancel([cancelled.job_id], now=NOW)
     await end_leases(ledger_url)
     for agent, held in (("bob", set[UUID]()), ("ada", {awaited.job_id})):
         renewal = await ledger.renew([awaited, cancelled], agent_id=agent, lease=LEASE, even_awaited=True)
         assert renewal.renewed == held
-    assert await claim(other, later, by="bob") == [ClaimStatus.HELD]
+    assert await claim(other, later, by="bob") == [HELD]
     assert await ledger.complete([done(awaited)], agent_id="ada") == {awaited.job_id}
-    assert await claim(other, later, by="bob") == [ClaimStatus.COMPLETED]
+    assert await claim(other, later, by="bob") == [COMPLETED]
 
 
 async def test_a_lease_counts_from_the_time_of_the_database(ledger: Ledger, ledger_url: str) -> None:
@@ -191,7 +172,7 @@ async def test_a_lease_counts_from_the_time_of_the_database(ledger: Ledger, ledg
     mine = job()
     for lease in (LEASE, timedelta(hours=1)):
         begin = await ledger.time()
-        assert await claim(ledger, mine, lease=lease) == [ClaimStatus.GRANTED]
+        assert await claim(ledger, mine, lease=lease) == [GRANTED]
         assert begin + lease <= await end_of_lease(ledger_url) <= await ledger.time() + lease
     begin = await ledger.time()
     await ledger.renew([mine], agent_id="ada", lease=LEASE)
@@ -204,9 +185,9 @@ async def test_a_released_attempt_can_be_claimed_at_once_and_only_by_its_holder_
     mine = job()
     await claim(ledger, mine)
     await other.release([mine], agent_id="bob")
-    assert await claim(other, mine, by="bob") == [ClaimStatus.HELD]
+    assert await claim(other, mine, by="bob") == [HELD]
     await ledger.release([mine], agent_id="ada")
-    assert await claim(other, mine, by="bob") == [ClaimStatus.GRANTED]
+    assert await claim(other, mine, by="bob") == [GRANTED]
 
 
 async def test_a_failed_attempt_is_reported_again_and_granted_to_nobody(
@@ -218,7 +199,7 @@ async def test_a_failed_attempt_is_reported_again_and_granted_to_nobody(
     assert await ledger.fail([failure], agent_id="ada") == {mine.job_id}
     for where, agent in ((ledger, "ada"), (other, "bob")):
         (answer,) = await where.claim([mine], agent_id=agent, lease=LEASE)
-        assert answer == ClaimResult(ClaimStatus.FAILED, failure=failure)
+        assert answer == ClaimResult(FAILED, failure=failure)
     assert await ledger.fail([failure], agent_id="ada") == set(), "it is nobody's any more"
     assert (await ledger.renew([mine], agent_id="ada", lease=LEASE)).renewed == set()
     assert await ledger.complete([done(mine)], agent_id="ada") == set()
@@ -229,12 +210,12 @@ async def test_a_later_attempt_takes_the_place_of_a_failed_one(ledger: Ledger, o
     second = first._replace(attempt=2)
     await claim(ledger, first)
     await ledger.fail([failed(first)], agent_id="ada")
-    assert await claim(other, second, by="bob") == [ClaimStatus.GRANTED]
-    assert await claim(ledger, first, second) == [ClaimStatus.SUPERSEDED, ClaimStatus.HELD]
+    assert await claim(other, second, by="bob") == [GRANTED]
+    assert await claim(ledger, first, second) == [SUPERSEDED, HELD]
     assert await other.fail([failed(second, "again")], agent_id="bob") == {first.job_id}
-    assert await claim(ledger, first, second) == [ClaimStatus.SUPERSEDED, ClaimStatus.FAILED]
+    assert await claim(ledger, first, second) == [SUPERSEDED, FAILED]
     third = first._replace(attempt=3)
-    assert await claim(ledger, third) == [ClaimStatus.GRANTED]
+    assert await claim(ledger, third) == [GRANTED]
     assert await ledger.complete([done(third, "at last")], agent_id="ada") == {first.job_id}
     assert (await recorded(other, second)).result == "at last"
 
@@ -243,7 +224,7 @@ async def test_g3_a_failure_counts_from_the_holder_alone(ledger: Ledger, other: 
     running, overtaken, released, cancelled, completed = job(), job(), job(), job(), job()
     await claim(ledger, running, released, cancelled, completed)
     await claim(ledger, overtaken, lease=ENDED)
-    assert await claim(other, overtaken._replace(attempt=2), by="bob") == [ClaimStatus.GRANTED]
+    assert await claim(other, overtaken._replace(attempt=2), by="bob") == [GRANTED]
     await ledger.release([released], agent_id="ada")
     await ledger.cancel([cancelled.job_id], now=NOW)
     await ledger.complete([done(completed)], agent_id="ada")
@@ -251,13 +232,7 @@ async def test_g3_a_failure_counts_from_the_holder_alone(ledger: Ledger, other: 
     assert await other.fail([failed(running)], agent_id="bob") == set()
     assert await ledger.fail([failed(running), *lost], agent_id="ada") == {running.job_id}
     answers = await claim(ledger, running, overtaken, released, cancelled, completed)
-    assert answers == [
-        ClaimStatus.FAILED,
-        ClaimStatus.SUPERSEDED,
-        ClaimStatus.GRANTED,
-        ClaimStatus.CANCELLED,
-        ClaimStatus.COMPLETED,
-    ]
+    assert answers == [FAILED, SUPERSEDED, GRANTED, CANCELLED, COMPLETED]
     assert await ledger.fail([], agent_id="ada") == set()
 
 
@@ -277,11 +252,11 @@ async def test_g2_an_attempt_of_a_process_that_has_died_fails_in_its_name(
     assert await other.fail_abandoned(lost, agent_id="bob/2") == {ended.job_id, own.job_id}
     for one, holder in ((ended, "ada"), (own, "bob")):
         (answer,) = await other.claim([one], agent_id="bob/2", lease=LEASE)
-        assert answer.status is ClaimStatus.FAILED
+        assert answer.status is FAILED
         assert answer.failure is not None
         assert answer.failure.details == f"agent {holder} is gone"
     assert await other.fail_abandoned(lost, agent_id="bob/2") == set(), "once"
     answers = await claim(other, alive, released, completed, by="bob/2")
-    assert answers == [ClaimStatus.HELD, ClaimStatus.GRANTED, ClaimStatus.COMPLETED]
+    assert answers == [HELD, GRANTED, COMPLETED]
     assert await other.fail_abandoned(lost, agent_id="bob/2") == set(), "its own claims are not abandoned"
-    assert await claim(other, own._replace(attempt=2), by="bob/2") == [ClaimStatus.GRANTED]
+    assert await claim(other, own._replace(attempt=2), by="bob/2") == [GRANTED]

@@ -11,13 +11,14 @@ from tests.conformance import ledger_rig
 from warrener_agent.ledger import ChildJobRequest, ClaimStatus, Ledger, LedgerError, connected_ledger
 
 
-async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) -> None:
-    """What the handler wrote is undone; that it failed is remembered."""
+async def test_a_transaction_that_is_not_completed_leaves_nothing_but_the_failure(ledger: Ledger) -> None:
     await ledger_rig.make_table(ledger)
     mine = ledger_rig.job()
     await ledger_rig.claim(ledger, mine)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('one')")
+    with pytest.raises(LedgerError, match="is over"):
+        await transaction.execute("INSERT INTO effects VALUES ('two')")
     assert await ledger.fail([ledger_rig.failed(mine)], agent_id="ada") == {mine.job_id}
     assert await ledger_rig.effects(ledger) == []
     assert await ledger_rig.claim(ledger, mine) == [ClaimStatus.FAILED]
@@ -160,27 +161,7 @@ async def test_g4_a_transaction_that_waits_for_another_can_be_cancelled(
     assert await ledger_rig.effects(other) == ["kept"]
 
 
-async def test_after_its_end_a_transaction_takes_nothing_more(ledger: Ledger) -> None:
-    await ledger_rig.make_table(ledger)
-    mine = ledger_rig.job()
-    await ledger_rig.claim(ledger, mine)
-    async with ledger.transaction(mine, agent_id="ada") as transaction:
-        await transaction.execute("INSERT INTO effects VALUES ('one')")
-    with pytest.raises(LedgerError, match="is over"):
-        await transaction.execute("INSERT INTO effects VALUES ('two')")
-    assert await ledger_rig.effects(ledger) == []
-
-
-async def test_a_handler_cannot_end_the_transaction_itself(ledger: Ledger) -> None:
-    mine = ledger_rig.job()
-    await ledger_rig.claim(ledger, mine)
-    async with ledger.transaction(mine, agent_id="ada") as transaction:
-        for statement in ("COMMIT", " rollback;", "BEGIN IMMEDIATE", "END"):
-            with pytest.raises(ValueError, match="inside the transaction"):
-                await transaction.execute(statement)
-
-
-async def test_statements_take_named_parameters_and_give_rows_by_name(ledger: Ledger) -> None:
+async def test_statements_take_named_parameters_give_rows_and_end_no_transaction(ledger: Ledger) -> None:
     mine = ledger_rig.job()
     await ledger_rig.claim(ledger, mine)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
@@ -193,6 +174,9 @@ async def test_statements_take_named_parameters_and_give_rows_by_name(ledger: Le
             "SELECT name, size, ':no' AS literal FROM things WHERE size < :limit -- :comment", {"limit": 2}
         )
         assert [dict(row) for row in found] == [{"name": "it's :name", "size": 1, "literal": ":no"}]
+        for statement in ("COMMIT", " rollback;", "BEGIN IMMEDIATE", "END"):
+            with pytest.raises(ValueError, match="inside the transaction"):
+                await transaction.execute(statement)
 
 
 async def test_a_handlers_statement_waits_for_no_claim(tmp_path: Path) -> None:

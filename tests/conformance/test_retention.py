@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
-import pytest
 from tests.conformance.test_schedules import schedule, tick
 from tests.conformance.test_ticks import expecting
 from tests.store_rows import (
@@ -199,7 +198,7 @@ async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store)
     assert {incident.fingerprint for incident in left} == {"open", "late"}
 
 
-async def test_parked_messages_and_agents_go(store: Store) -> None:
+async def test_parked_messages_agents_and_records_of_actions_go(store: Store) -> None:
     messages = [parked_message(f"p{n}", parked_at=after(n * DAY / 2)) for n in range(4)]
     agents = [agent_row(f"a{n}", last_seen_at=after(n * DAY / 2)) for n in range(4)]
     await store.park(messages)
@@ -210,13 +209,11 @@ async def test_parked_messages_and_agents_go(store: Store) -> None:
     assert [agent.agent_id for agent in await store.agents()] == ["a3", "a2"]
     assert await store.delete_rows(RetentionKind.AGENTS, after(DAY), ["a3"]) == 0, "it was seen since"
 
-
-async def test_records_of_actions_go_completed_or_not(store: Store) -> None:
     for number in range(4):
         await store.record_action(recorded_action(f"job {number}", recorded_at=after(number * DAY / 2)))
     first, *_ = await store.audit_records(limit=10)
     await store.complete_action(first.record_id, AuditOutcome.ACCEPTED, "done", after(3 * DAY))
-    assert await gone(store, RetentionKind.AUDIT_RECORDS) == 2
+    assert await gone(store, RetentionKind.AUDIT_RECORDS) == 2, "completed or not"
     assert [record.subject for record in await store.audit_records()] == ["job 3", "job 2"]
 
 
@@ -274,10 +271,10 @@ async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -
     assert await free(store) | await free(store, OLD_DEAD) == {*ids, unknown}
 
 
-@pytest.mark.parametrize("kind", list(RetentionKind))
-async def test_where_there_is_nothing_nothing_goes(store: Store, kind: RetentionKind) -> None:
-    assert await old_keys(store, kind) == set()
-    assert await store.delete_rows(kind, after(DAY), []) == 0
+async def test_where_there_is_nothing_nothing_goes(store: Store) -> None:
+    for kind in RetentionKind:
+        assert await old_keys(store, kind) == set()
+        assert await store.delete_rows(kind, after(DAY), []) == 0
 
 
 async def old_keys(store: Store, kind: RetentionKind) -> set[str]:

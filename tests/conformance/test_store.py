@@ -299,12 +299,13 @@ def saved(row: JobRow, number: int, state: Any = None) -> CheckpointRow:
     return CheckpointRow(job_id=row.job_id, attempt=1, number=number, state=state, saved_at=NOON)
 
 
-@pytest.mark.parametrize("state", [None, 0, "row 5", {"row": 5, "seen": ["a", "\0"]}, [1.5, True]])
-async def test_a_checkpoint_comes_back_as_it_went(store: StateStore, state: Any) -> None:
-    row = queued_job()
-    await store.insert_jobs([row])
-    await store.keep_checkpoints([saved(row, 1, state)])
-    assert await store.checkpoints_of([row.job_id]) == {row.job_id: saved(row, 1, state)}
+async def test_a_checkpoint_comes_back_as_it_went(store: StateStore) -> None:
+    states = [None, 0, "row 5", {"row": 5, "seen": ["a", "\0"]}, [1.5, True]]
+    rows = [queued_job() for _ in states]
+    await store.insert_jobs(rows)
+    held = {row.job_id: saved(row, 1, state) for row, state in zip(rows, states, strict=True)}
+    await store.keep_checkpoints([*held.values()])
+    assert await store.checkpoints_of([*held]) == held
 
 
 async def test_the_greater_number_counts_whatever_comes_later(store: StateStore) -> None:

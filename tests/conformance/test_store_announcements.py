@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-import pytest
 from tests.store_rows import (
     NOON,
     after,
@@ -34,8 +33,6 @@ AGENT = agent_row(
     trouble="the ledger does not answer\x00",
 )
 
-TOGETHER = pytest.mark.parametrize("together", [True, False], ids=["in one batch", "one by one"])
-
 
 class TestJobTypes:
     async def test_they_come_back_as_they_went(self, store: StateStore) -> None:
@@ -45,15 +42,12 @@ class TestJobTypes:
         assert await store.job_types(["flights.list", "unknown"]) == {other.name: other}
         assert await store.job_types([]) == {}
 
-    @TOGETHER
-    async def test_a_newer_announcement_replaces_and_an_older_one_does_not(
-        self, store: StateStore, *, together: bool
-    ) -> None:
-        newer = replace(LOAD, queue="new", announced_at=after(1))
-        older = replace(LOAD, announced_at=after(-1))
-        for batch in [[LOAD, newer, older]] if together else [[LOAD], [newer], [older]]:
+    async def test_a_newer_announcement_replaces_and_an_older_one_does_not(self, store: StateStore) -> None:
+        seen = LOAD, replace(LOAD, queue="new", announced_at=after(1)), replace(LOAD, announced_at=after(-1))
+        alone = [replace(each, name="one.by.one") for each in seen]
+        for batch in (seen, *([each] for each in alone)):
             await store.put_job_types(batch)
-        assert await store.job_types() == {LOAD.name: newer}
+        assert await store.job_types() == {LOAD.name: seen[1], "one.by.one": alone[1]}
 
 
 class TestAgents:
@@ -63,14 +57,16 @@ class TestAgents:
         assert await store.agents() == [later, AGENT]
         assert await store.agents(after(5)) == [later], "only those that were seen since"
 
-    @TOGETHER
-    async def test_an_older_word_does_not_replace_a_newer_one(
-        self, store: StateStore, *, together: bool
-    ) -> None:
+    async def test_an_older_word_does_not_replace_a_newer_one(self, store: StateStore) -> None:
         newer, older = replace(AGENT, running=3, last_seen_at=after(5)), replace(AGENT, last_seen_at=after(1))
-        for batch in [[AGENT, newer, older]] if together else [[AGENT], [newer], [older]]:
+        seen = AGENT, newer, older
+        alone = [replace(each, agent_id="one by one") for each in seen]
+        for batch in (seen, *([each] for each in alone)):
             await store.put_agents(batch)
-        assert await store.agents() == [newer]
+        assert {each.agent_id: each for each in await store.agents()} == {
+            AGENT.agent_id: newer,
+            "one by one": alone[1],
+        }
 
     async def test_closing_twice_and_starting_again(self, store: StateStore) -> None:
         await store.put_agents([AGENT])
@@ -94,9 +90,11 @@ BILLING = breaker_row(
 
 async def test_breakers_come_back_as_they_went(store: StateStore) -> None:
     mail = replace(BILLING, name="job:mail.send", until=None, manual=False, job_types=())
+    assert not await store.put_breaker(replace(BILLING, version=2)), "a version follows the one before"
     assert await store.breakers() == []
     assert await store.put_breaker(mail)
     assert await store.put_breaker(BILLING)
+    assert not await store.put_breaker(replace(BILLING, version=3))
     assert await store.breakers() == [BILLING, mail]
 
 
@@ -107,14 +105,6 @@ async def test_of_several_supervisors_one_changes_a_breaker(store: StateStore) -
     put = await asyncio.gather(*(store.put_breaker(closed) for _ in range(5)))
     assert sum(put) == 1
     assert await store.breakers() == [closed]
-
-
-async def test_a_version_that_does_not_follow_the_one_before_changes_nothing(store: StateStore) -> None:
-    assert not await store.put_breaker(replace(BILLING, version=2))
-    assert await store.breakers() == []
-    assert await store.put_breaker(BILLING)
-    assert not await store.put_breaker(replace(BILLING, version=3))
-    assert await store.breakers() == [BILLING]
 
 
 async def test_what_was_put_off_is_woken_the_first_due_first(store: StateStore) -> None:
@@ -164,6 +154,10 @@ async def test_a_duty_has_one_holder_at_a_time_and_a_claim_ends(store: StateStor
     assert await store.duties(after(0)) == {}
     assert await store.claim_duty("pruning", "ada", after(0), after(10))
     assert not await store.claim_duty("pruning", "bob", after(5), after(15))
+    assert await store.claim_duty("metrics", "bob", after(0), after(20)), "another duty"
+    assert not await store.claim_duty("metrics", "ada", after(1), after(11))
+    assert await store.duties(after(5)) == {"metrics": "bob", "pruning": "ada"}
+    assert await store.duties(after(10)) == {"metrics": "bob"}, "a claim ends at its time"
     assert await store.claim_duty("pruning", "ada", after(8), after(18))
     assert not await store.claim_duty("pruning", "bob", after(15), after(25))
     assert await store.claim_duty("pruning", "bob", after(18), after(28))
@@ -173,11 +167,3 @@ async def test_a_duty_has_one_holder_at_a_time_and_a_claim_ends(store: StateStor
 async def test_of_several_holders_one_gets_the_duty(store: StateStore) -> None:
     claims = (store.claim_duty("metrics", f"holder {n}", after(0), after(10)) for n in range(5))
     assert sum(await asyncio.gather(*claims)) == 1
-
-
-async def test_duties_are_claimed_apart_and_those_in_force_have_holders(store: StateStore) -> None:
-    assert await store.claim_duty("pruning", "ada", after(0), after(10))
-    assert await store.claim_duty("metrics", "bob", after(0), after(20))
-    assert not await store.claim_duty("metrics", "ada", after(1), after(11))
-    assert await store.duties(after(5)) == {"metrics": "bob", "pruning": "ada"}
-    assert await store.duties(after(10)) == {"metrics": "bob"}, "a claim ends at its time"

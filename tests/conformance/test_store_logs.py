@@ -30,18 +30,12 @@ async def test_lines_come_back_as_they_went_whatever_they_hold(store: Store) -> 
     assert odd.text == "\ufffd \x1a \ufffd \x1b[31m é 🐇", "the wire replaces what no database can store"
 
 
-async def test_a_repeat_changes_nothing(store: Store) -> None:
-    job = await a_job(store)
-    first = log_chunk(job.job_id, 1, "first")
-    await store.append_logs([first, log_chunk(job.job_id, 1, "second")], MANY)
-    await store.append_logs([log_chunk(job.job_id, 1, "third")], MANY)
-    assert await store.logs_of(job.job_id) == [first]
-
-
-async def test_a_repeat_that_is_final_makes_the_stored_chunk_final_and_no_more(store: Store) -> None:
+async def test_a_repeat_changes_nothing_but_that_a_chunk_is_final(store: Store) -> None:
     job = await a_job(store)
     first, second = log_chunk(job.job_id, 1, "first"), log_chunk(job.job_id, 2, "second", "third")
-    await store.append_logs([first, second], MANY)
+    await store.append_logs([first, log_chunk(job.job_id, 1, "other"), second], MANY)
+    await store.append_logs([log_chunk(job.job_id, 1, "third")], MANY)
+    assert await store.logs_of(job.job_id) == [first, second]
     await store.append_logs([replace(log_chunk(job.job_id, 2, "again"), final=True)], MANY)
     closed = replace(second, final=True)
     assert await store.logs_of(job.job_id) == [first, closed]

@@ -140,7 +140,6 @@ class JobModel:
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        """All of them, the last that died first."""
         return sorted(self._dead_letters.values(), key=lambda one: (one.died_at, one.job_id), reverse=True)
 
     def _change(self, job_id: UUID, **changes: object) -> JobRow:
@@ -196,7 +195,6 @@ def _own(row: JobRow) -> JobRow:
 
 
 def _success_save(success: Success, row: JobRow, now: datetime) -> Save:
-    """The save by which a success ends the job of this row."""
     save = succeeded(row, success.result)
     assert save.attempt is not None
     return Save(
@@ -219,7 +217,6 @@ def _success_save(success: Success, row: JobRow, now: datetime) -> Save:
 
 
 def _succeeded_job(row: JobRow, before: JobRow) -> SucceededJob:
-    """The notification fields of a job that has succeeded."""
     assert row.finished_at is not None
     waited = row.traceparent is not None and before.state is not JobState.RUNNING
     return SucceededJob(

@@ -32,7 +32,6 @@ def message(name: str, *, queue: str = "warrener.requests", reason: str = "not_j
 
 
 def received(name: str) -> Delivery:
-    """A message that was returned before."""
     return Delivery(name.encode(), "many", "warrener.requests", True, 1, 1, message_id=name)  # noqa: FBT003 - as it is made everywhere
 
 

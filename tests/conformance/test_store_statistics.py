@@ -72,35 +72,24 @@ async def test_jobs_come_in_the_order_of_their_ends_and_each_once(store: Store) 
 
 
 async def test_an_ended_job_has_the_facts_of_its_statistics(store: Store) -> None:
-    row = queued_job(source="warrener/schedule/hourly")
-    await store.insert_jobs([row])
-    success = Success(row.job_id, 1, "a1", {"rows": 3}, after(2), after(5))
-    await store.succeed_jobs([success], after(6))
-    [job] = await store.ended_jobs(BEGIN, after(60), 10)
-    assert (job.job_id, job.job_type, job.state) == (row.job_id, "flights.load", JobState.SUCCEEDED)
-    assert (job.source, job.agent_id) == ("warrener/schedule/hourly", "a1")
-    assert (job.dispatched_at, job.started_at, job.ran_until) == (NOON, after(2), after(5))
-    assert (job.finished_at, job.fingerprint, job.error_type) == (after(6), "", "")
-
-
-async def test_a_dead_job_has_its_cause(store: Store) -> None:
-    row = queued_job(agent_id="a1", failures=3)
-    await store.insert_jobs([row])
-    error = ErrorInfo(type="KeyError", message="'origin'", kind=ErrorKind.ERROR)
-    save = died(row, error)
-    assert save.dead_letter is not None
-    await store.save_jobs([replace(save, dead_letter=replace(save.dead_letter, fingerprint="f1"))])
-    [job] = await store.ended_jobs(BEGIN, after(60), 10)
-    assert (job.state, job.failures, job.fingerprint) == (JobState.DEAD, 3, "f1")
-    assert (job.error_type, job.message) == ("KeyError", "'origin'")
-
-
-async def test_a_job_that_is_not_over_is_not_read(store: Store) -> None:
+    good, bad = queued_job(source="warrener/schedule/hourly"), queued_job(agent_id="a1", failures=3)
     cancelled = waiting_job()
-    await store.insert_jobs([queued_job(), waiting_job(), cancelled])
-    await store.save_jobs([changed(cancelled, state=JobState.CANCELLED, wake_at=None, finished_at=after(1))])
-    [job] = await store.ended_jobs(BEGIN, after(60), 10)
-    assert (job.job_id, job.state, job.started_at) == (cancelled.job_id, JobState.CANCELLED, None)
+    await store.insert_jobs([good, bad, cancelled, queued_job(), waiting_job()])
+    await store.succeed_jobs([Success(good.job_id, 1, "a1", {"rows": 3}, after(2), after(5))], after(6))
+    save = died(bad, ErrorInfo(type="KeyError", message="'origin'", kind=ErrorKind.ERROR))
+    assert save.dead_letter is not None
+    dead = replace(save, dead_letter=replace(save.dead_letter, fingerprint="f1"))
+    over = changed(cancelled, state=JobState.CANCELLED, wake_at=None, finished_at=after(70))
+    await store.save_jobs([dead, over])
+
+    first, second, third = await store.ended_jobs(BEGIN, after(80), 10)  # not those that are not over
+    assert (first.job_id, first.job_type, first.state) == (good.job_id, "flights.load", JobState.SUCCEEDED)
+    assert (first.source, first.agent_id) == ("warrener/schedule/hourly", "a1")
+    assert (first.dispatched_at, first.started_at, first.ran_until) == (NOON, after(2), after(5))
+    assert (first.finished_at, first.fingerprint, first.error_type) == (after(6), "", "")
+    assert (second.state, second.failures, second.fingerprint) == (JobState.DEAD, 3, "f1")
+    assert (second.error_type, second.message) == ("KeyError", "'origin'")
+    assert (third.job_id, third.state, third.started_at) == (cancelled.job_id, JobState.CANCELLED, None)
 
 
 async def test_the_newest_ends_are_counted_by_minute(store: Store) -> None:
@@ -117,12 +106,16 @@ def moved(revision: int) -> rows.RollupPosition:
     )
 
 
-async def test_a_position_and_its_buckets_change_together(store: Store) -> None:
+async def test_a_position_and_its_buckets_change_together_and_once(store: Store) -> None:
     assert await store.rollup_position() == BEGIN
     assert await store.add_statistics(moved(1), [BUCKET], [CAUSE])
     assert await store.rollup_position() == moved(1)
     more, deaths = replace(BUCKET, succeeded=9, durations={3: 6, 20: 3}), replace(CAUSE, jobs=4)
     assert await store.add_statistics(moved(2), [more], [deaths])
+    for repeated_or_late in (moved(2), moved(4)):
+        wrong = replace(BUCKET, succeeded=99), replace(CAUSE, fingerprint="f2")
+        assert not await store.add_statistics(repeated_or_late, [wrong[0]], [wrong[1]])
+    assert await store.rollup_position() == moved(2)
     assert await read_bucket(store) == [more]
     assert await store.causes(rows.BucketSpan.HOUR, ["flights.load"], after(-3600)) == [deaths]
 
@@ -132,14 +125,6 @@ async def read_bucket(store: Store) -> list[rows.SeriesBucket]:
         span=rows.BucketSpan.HOUR, kind=rows.SeriesKind.JOB_TYPE, names=[BUCKET.name], since=after(-3600)
     )
     return await store.series(which)
-
-
-async def test_a_step_that_is_repeated_or_late_changes_nothing(store: Store) -> None:
-    assert await store.add_statistics(moved(1), [BUCKET], [])
-    assert not await store.add_statistics(moved(1), [replace(BUCKET, succeeded=99)], [CAUSE])
-    assert not await store.add_statistics(moved(3), [replace(BUCKET, succeeded=99)], [CAUSE])
-    assert await read_bucket(store) == [BUCKET]
-    assert await store.causes(rows.BucketSpan.HOUR, ["flights.load"], after(-3600)) == []
 
 
 async def test_of_several_supervisors_one_makes_a_step(store: Store) -> None:
@@ -195,13 +180,9 @@ async def test_deploys_come_back_the_newest_first(store: Store) -> None:
     assert await store.deploys(after(-3600), ["flights.load"]) == [DEPLOY, before]
     assert await store.deploys(after(-100)) == [DEPLOY, mail]
     assert await store.deploys(after(-3600), limit=1) == [DEPLOY]
-
-
-async def test_a_deploy_that_is_seen_again_stays_one(store: Store) -> None:
-    await store.put_deploys([DEPLOY])
     await store.put_deploys([replace(DEPLOY, last_seen_at=after(600), schema_hash="other")])
     await store.put_deploys([replace(DEPLOY, last_seen_at=after(30))])
-    assert await store.deploys(NOON) == [replace(DEPLOY, last_seen_at=after(600))]
+    assert await store.deploys(NOON) == [replace(DEPLOY, last_seen_at=after(600))], "seen again, it stays one"
 
 
 async def test_versions_of_agents_are_remembered(store: Store) -> None:

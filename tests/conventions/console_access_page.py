@@ -34,7 +34,6 @@ All pages, and the reads of the API below `/api/v1`, need the role viewer, but f
 
 
 def page_text() -> str:
-    """The whole page as Markdown."""
     return "\n".join([_HEAD, *_actions(), _PAGES, *_pages()]).rstrip() + "\n"
 
 

@@ -52,7 +52,6 @@ _GROUPS: tuple[tuple[str, tuple[type[ServiceSettings], ...]], ...] = (
 
 
 def page_text() -> str:
-    """The whole page as Markdown."""
     return "\n".join(_lines()).rstrip() + "\n"
 
 

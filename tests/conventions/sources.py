@@ -17,20 +17,22 @@ CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def modules(folders: list[Path]) -> list[Path]:
-    """Every Python file in these folders."""
     found = (path for folder in folders for path in folder.rglob("*.py"))
     return sorted(path for path in found if "conventions" not in path.parts)
 
 
 def statements() -> list[Path]:
-    """Every file of SQL in the packages."""
     return sorted(path for folder in PACKAGES for path in folder.rglob("*.sql"))
 
 
 @cache
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
 def tree(path: Path) -> ast.Module:
-    """The syntax tree of a Python file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(text(path))
 
 
 def names(path: Path) -> Iterator[str]:
@@ -59,13 +61,11 @@ def words(name: str) -> tuple[str, ...]:
 @cache
 def prose(path: Path) -> str:
     """What a file says to people: all of a page or of SQL; the comments and strings of a Python file."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        return text
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        return text(path)
+    tokens = tokenize.generate_tokens(io.StringIO(text(path)).readline)
     return "\n".join(token.string for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING))
 
 
 def pages() -> list[Path]:
-    """README, changelog and documentation."""
     return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

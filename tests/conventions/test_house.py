@@ -11,17 +11,7 @@ from typing import NamedTuple
 import pytest
 from tests.conventions import allowed
 from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, tree
-from tools.house import (
-    Wheel,
-    arrows_up,
-    circles,
-    count_lines,
-    file_of,
-    python_files,
-    shared_pairs,
-    single_importer_modules,
-    wheels,
-)
+from tools import house
 
 
 class _Class(NamedTuple):
@@ -122,9 +112,9 @@ def is_program(path: Path) -> bool:
     return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("wheel", wheels(), ids=lambda wheel: wheel.name)
-def test_a_wheel_keeps_to_its_budget(wheel: Wheel) -> None:
-    lines, budget = count_lines(python_files(wheel.src)), SIZES[wheel.name]["lines"]
+@pytest.mark.parametrize("wheel", house.wheels(), ids=lambda wheel: wheel.name)
+def test_a_wheel_keeps_to_its_budget(wheel: house.Wheel) -> None:
+    lines, budget = house.count_lines(house.python_files(wheel.src)), SIZES[wheel.name]["lines"]
     assert lines <= budget, (
         f"expected at most {budget} lines of Python in {wheel.name}, got {lines}; delete some, "
         "or say in the decision record of the feature why the budget in size.toml rises"
@@ -132,21 +122,22 @@ def test_a_wheel_keeps_to_its_budget(wheel: Wheel) -> None:
 
 
 def test_no_module_imports_itself_by_others() -> None:
-    allowed.check("circles", (" ".join(group) for group in circles()), "let one of them import nothing")
+    allowed.check("circles", (" ".join(group) for group in house.circles()), "let one of them import nothing")
 
 
 def test_no_import_leads_up() -> None:
     found = {
-        f"{importer.partition('.')[0]} -> {imported.partition('.')[0]}" for importer, imported in arrows_up()
+        f"{importer.partition('.')[0]} -> {imported.partition('.')[0]}"
+        for importer, imported in house.arrows_up()
     }
     allowed.check("arrows_up", found, "move the code to the lower floor")
 
 
 def test_a_small_module_of_one_importer_stands_in_it() -> None:
     found = [
-        short(file_of(one.name))
-        for one in single_importer_modules()
-        if one.lines < MAX_ROOM and "decisions" not in one.name and not is_program(file_of(one.name))
+        short(house.file_of(one.name))
+        for one in house.single_importer_modules()
+        if one.lines < MAX_ROOM and "decisions" not in one.name and not is_program(house.file_of(one.name))
     ]
     allowed.check("small_modules", found, "fold it into its importer")
 
@@ -182,7 +173,7 @@ def test_the_simulation_assembles_what_production_assembles() -> None:
     found = [
         f"{service}: {keyword}"
         for service in ("agent", "scheduler", "supervisor")
-        for keyword in keywords(file_of(f"warrener_{service}.wiring"), "assemble")
+        for keyword in keywords(house.file_of(f"warrener_{service}.wiring"), "assemble")
         - keywords(WORLD, f"assemble_{service}")
     ]
     allowed.check(
@@ -196,7 +187,7 @@ def test_six_lines_of_other_names_are_found_twice(tmp_path: Path) -> None:
     one.write_text("\n".join(["def one():", *lines[:6]]), encoding="utf-8")
     other.write_text("\n".join(["def other(name):", *lines[6:]]), encoding="utf-8")
     short_one.write_text("\n".join(["def short():", *lines[:4]]), encoding="utf-8")
-    assert shared_pairs([one, other, short_one]) == {(one, other)}
+    assert house.shared_pairs([one, other, short_one]) == {(one, other)}
 
 
 def test_an_exception_that_is_gone_fails() -> None:

@@ -93,7 +93,6 @@ def sources() -> str:
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The words of each `warrener …` command of a page."""
     lines = [line for block in blocks(page) for line in block.replace("\\\n", " ").split("\n")]
     for text in (*spans(page), *lines):
         if match := re.match(r"\s*(?:\$ )?(?:WARRENER_\S+ )*warrener( .*|$)", text):
@@ -101,7 +100,6 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def unknown_words(words: list[str]) -> list[str]:
-    """The commands and options among `words` that the command does not have."""
     command: Any = get_command(app)  # typer has a click of its own
     unknown: list[str] = []
     for word in words:

@@ -36,7 +36,6 @@ class StoredJobs(Mapping[UUID, JobRow]):
         return int(self._connection.execute("SELECT count(*) FROM warrener_jobs").fetchone()[0])
 
     def values(self) -> ValuesView[JobRow]:
-        """All jobs, in one query."""
         rows = (job_from_row(values, SQLITE_CODEC) for values in self._connection.execute(_JOBS))
         return {row.job_id: row for row in rows}.values()
 
@@ -49,14 +48,17 @@ class WatchedStore(MemoryStore):
 
     @property
     def jobs(self) -> Mapping[UUID, JobRow]:
-        """All jobs."""
         return StoredJobs(self.connection)
+
+    @property
+    def total_changes(self) -> int:
+        return self.connection.total_changes
 
     @property
     def live(self) -> int:
         """The number of jobs that are not over, counted once a change: each step of a simulation asks."""
-        if self._live_counted_at != self.connection.total_changes:
-            self._live_counted_at = self.connection.total_changes
+        if self._live_counted_at != self.total_changes:
+            self._live_counted_at = self.total_changes
             self._live = self.connection.execute(_LIVE).fetchone()[0] or 0
         return self._live
 

@@ -27,37 +27,38 @@ class ProcessLife:
         self._effect_first = False
         self._deadly = True
 
-    def die_at(self, calls: int, *, effect_first: bool) -> None:
-        """Die at the `calls`-th call from now; with `effect_first`, after it has taken effect."""
-        self._calls_left, self._effect_first, self._deadly = calls, effect_first, True
-
-    def fail_at(self, calls: int, *, effect_first: bool) -> None:
-        """Let the `calls`-th call from now raise Trouble, and live on."""
-        self._calls_left, self._effect_first, self._deadly = calls, effect_first, False
+    def strike_at(self, calls: int, *, effect_first: bool, deadly: bool = True) -> None:
+        """Die at the `calls`-th call from now, or let it raise InjectedFailure and live on; with
+        `effect_first`, after it has taken effect."""
+        self._calls_left, self._effect_first, self._deadly = calls, effect_first, deadly
 
     @property
     def struck(self) -> bool:
         """Whether what was ordered has happened."""
         return self._calls_left is not None and self._calls_left < 0
 
-    async def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work`, unless this is where it dies."""
+    async def call(self, work: Callable[[], Awaitable[T]], count_changes: Callable[[], int]) -> T:
+        """Do `work`, unless this is where it dies. After a call that changed nothing is as before it, so
+        that only calls with an effect count there."""
         await self._if_alive()
-        if self._calls_left is not None and self._calls_left >= 0:
-            self._calls_left -= 1
-            if self._calls_left < 0:
-                await self._strike(work)
+        if not self._effect_first:
+            await self._count_call()
+        before = count_changes()
         result = await work()
+        if self._effect_first and count_changes() != before:
+            await self._count_call()
         await self._if_alive()
         return result
 
-    async def _strike(self, work: Callable[[], Awaitable[object]]) -> None:
-        if self._effect_first:
-            await work()
-        if not self._deadly:
-            raise InjectedFailure("ordered by the test")
-        self.dead.set()
-        await self._if_alive()
+    async def _count_call(self) -> None:
+        if self._calls_left is None or self.struck:
+            return
+        self._calls_left -= 1
+        if self.struck:
+            if not self._deadly:
+                raise InjectedFailure("ordered by the test")
+            self.dead.set()
+            await self._if_alive()
 
     async def _if_alive(self) -> None:
         if self.dead.is_set():
@@ -70,7 +71,6 @@ def crashable(thing: T, life: ProcessLife) -> T:
 
 
 def crashable_bus(bus: Bus, life: ProcessLife) -> Bus:
-    """A bus as a process has it."""
     return cast("Bus", _CrashableBus(bus, life))
 
 
@@ -89,20 +89,32 @@ class _Crashable:
             return found
 
         def call(*given: Any, **named: Any) -> Awaitable[Any]:
-            return self._life.call(lambda: found(*given, **named))
+            return self._life.call(lambda: found(*given, **named), self._count_changes)
 
         self.__dict__[name] = call  # the next look finds it here
         return call
 
+    def _count_changes(self) -> int:
+        """Rows that were changed."""
+        return int(self._thing.total_changes)
+
 
 class _CrashableBus(_Crashable):
-    deadly = ("declare", "bind", "unbind")
+    deadly: Collection[str] | None = ("declare", "bind", "unbind")
+    _calls = 0
+
+    def _count_changes(self) -> int:
+        """Another number each time: every call has an effect."""
+        self._calls += 1
+        return self._calls
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
         allowed = [message for message in messages if message.exchange not in self._life.forbidden]
-        results = iter(await self._life.call(lambda: self._thing.publish(allowed, timeout=timeout)))
+        results = iter(
+            await self._life.call(lambda: self._thing.publish(allowed, timeout=timeout), self._count_changes)
+        )
         return [
             PublishResult.REFUSED if message.exchange in self._life.forbidden else next(results)
             for message in messages
@@ -112,7 +124,7 @@ class _CrashableBus(_Crashable):
         return _CrashableSubscription(await self._thing.subscribe(queue, prefetch=prefetch), self._life)
 
 
-class _CrashableSubscription(_Crashable):
+class _CrashableSubscription(_CrashableBus):
     deadly = ("ack", "reject")
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:

@@ -29,7 +29,7 @@ async def inject_faults(world: World, seconds: float) -> None:
 def _kill(world: World) -> None:
     """A process dies at one of its next calls."""
     process = world.dice.choice(world.processes)
-    process.life.die_at(world.dice.randint(0, 12), effect_first=world.dice.random() < 0.5)
+    process.life.strike_at(world.dice.randint(0, 12), effect_first=world.dice.random() < 0.5)
 
 
 def _set_clock(world: World) -> None:

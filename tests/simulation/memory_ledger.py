@@ -95,6 +95,10 @@ class MemoryLedger(SqliteLedger):
         yield MemoryTransaction(self, claim, agent_id)
 
     @property
+    def total_changes(self) -> int:
+        return self.files.claims.total_changes + self.files.effects.total_changes
+
+    @property
     def effects(self) -> list[tuple[UUID, str]]:
         rows = self.files.effects.execute("SELECT job_id, effect FROM effects")
         return [(UUID(job), effect) for job, effect in rows]

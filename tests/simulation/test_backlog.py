@@ -40,13 +40,11 @@ class Audit:
 
     @classmethod
     async def of(cls, world: World) -> Self:
-        """Copy from now on."""
         copied = (topology.DISPATCH, topology.STATUS)
         await declare(world, *(Queue(f"audit.{of}", (Binding(of, "#"),)) for of in copied))
         return cls(world)
 
     def dispatches(self) -> Counter[UUID]:
-        """How often each job was dispatched."""
         events = self._events(topology.DISPATCH)
         return Counter(event.data.job_id for event in events if isinstance(event, AttemptDispatched))
 
@@ -63,7 +61,6 @@ class Audit:
 
 
 async def declare(world: World, *queues: Queue) -> MemoryBus:
-    """Declare queues on a bus of an operator's own."""
     bus = MemoryBus(world.broker, name="operator")
     await bus.start()
     await bus.declare(Topology((), queues))
@@ -73,7 +70,6 @@ async def declare(world: World, *queues: Queue) -> MemoryBus:
 async def request_jobs(
     world: World, jobs: int, kind: str, fields: Fields = MappingProxyType({}), **arguments: Any
 ) -> list[UUID]:
-    """Request so many jobs at once."""
     requests = [request(world, kind, fields, **arguments) for _ in range(jobs)]
     await world.publish(*(message for _, message in requests))
     return [job_id for job_id, _ in requests]
@@ -93,8 +89,8 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
     async with World(1) as world:
         audit = await Audit.of(world)
         policy = {"policy": PolicyOverrides(start_timeout=timedelta(seconds=5))}
-        jobs = await request_jobs(world, 400, "slow", policy, seconds=20.0)
-        await world.clock.run_until(lambda: settled(world, jobs), within=4000)
+        jobs = await request_jobs(world, 150, "slow", policy, seconds=20.0)
+        await world.clock.run_until(lambda: settled(world, jobs), within=1500)
         await check(world, jobs)
         assert {row.state for row in world.store.jobs.values()} == {JobState.SUCCEEDED}
         messages = sum(audit.dispatches().values())
@@ -104,7 +100,7 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
         named = audit.findings()
         assert {kind for _, kind in named} == {type_of(AttemptStartTimedOut)}
         assert set(named.values()) == {1}, "named once each"
-        assert len(named) > 300
+        assert len(named) > 100
 
 
 async def test_1_a_purge_is_noticed_beside_stale_messages_in_the_delay_queues() -> None:
@@ -151,17 +147,25 @@ async def test_1_what_a_purged_or_deleted_queue_held_is_in_it_again_in_time(*, d
         assert {row.attempt for row in world.store.jobs.values()} == {1}
 
 
-async def test_1_a_few_that_idle_agents_should_have_begun_are_found_too() -> None:
+@pytest.mark.parametrize("retries", [0, 12], ids=["idle", "while retries of others pass by"])
+async def test_1_a_few_that_agents_should_have_begun_are_found_too(retries: int) -> None:
     """Fewer than there are slots: counting alone cannot tell them from what agents are about to begin."""
-    async with World(5) as world:
+    async with World(5 + retries) as world:
         world.broker.mute(QUEUE)
         jobs = await request_jobs(world, 3, "quick", number=1)
         await world.clock.advance(2)
         world.broker.purge(QUEUE)
         world.broker.mute(QUEUE, muted=False)
-        await world.clock.run_until(lambda: settled(world, jobs), within=NOTICED)
-        await check(world, jobs)
-        assert world.workshop.runs == Counter(jobs)
+        often = Backoff(first=timedelta(seconds=1), limit=timedelta(seconds=1))
+        retry = {"policy": PolicyOverrides(max_attempts=200, backoff=often)}
+        others = await request_jobs(world, retries, "flaky", retry, failures=150)
+        await world.clock.run_until(lambda: over(world, jobs), within=NOTICED)
+        assert {world.workshop.runs[job] for job in jobs} == {1}
+        if others:
+            assert not over(world, others), "they still fail"
+        else:
+            await world.clock.run_until(world.settled, within=NOTICED)
+            await check(world, jobs)
 
 
 async def test_1_what_is_purged_while_the_last_purge_is_mended_is_found_in_time_too() -> None:
@@ -177,21 +181,6 @@ async def test_1_what_is_purged_while_the_last_purge_is_mended_is_found_in_time_
         await world.clock.run_until(lambda: settled(world, jobs), within=1200)
         await check(world, jobs)
         assert world.workshop.runs == Counter(jobs), "each is started once"
-
-
-async def test_1_a_few_that_are_gone_are_found_while_retries_of_others_pass_by_the_delay_queues() -> None:
-    async with World(10) as world:
-        world.broker.mute(QUEUE)
-        jobs = await request_jobs(world, 3, "quick", number=1)
-        await world.clock.advance(2)
-        world.broker.purge(QUEUE)
-        world.broker.mute(QUEUE, muted=False)
-        often = Backoff(first=timedelta(seconds=1), limit=timedelta(seconds=1))
-        retry = {"policy": PolicyOverrides(max_attempts=200, backoff=often)}
-        others = await request_jobs(world, 12, "flaky", retry, failures=150)
-        await world.clock.run_until(lambda: over(world, jobs), within=NOTICED)
-        assert not over(world, others), "they still fail"
-        assert world.workshop.runs[jobs[0]] == 1
 
 
 async def test_1_a_retry_whose_wake_up_waits_in_its_queue_is_not_dispatched_again() -> None:

@@ -78,22 +78,18 @@ class Stage:
     async def request(
         self, job_type: str, arguments: Mapping[str, Any] | None = None, event_id: str = "", **fields: Any
     ) -> str:
-        """Request a job; its id."""
         wanted = event_id or f"order-{self._sent}"
         await self.send(events.JobRequested, wanted, job_type=job_type, arguments=arguments or {}, **fields)
         await self.world.clock.advance(1)
         return str(job_id_of("shop", wanted))
 
     async def quick(self, **fields: Any) -> str:
-        """Request a job that is done at once."""
         return await self.request("quick", {"number": 1}, **fields)
 
     async def slow(self, **fields: Any) -> str:
-        """Request a job that runs for a minute."""
         return await self.request("slow", {"seconds": 60.0}, **fields)
 
     async def put(self, name: str, rule: Rule, job_type: str = "quick", **fields: Any) -> str:
-        """Put a schedule; its name."""
         arguments = {"quick": {"number": 1}, "slow": {"seconds": 60.0}}[job_type]
         defined = {"arguments": arguments} | fields
         await self.send(events.SchedulePut, name=name, rule=rule, job_type=job_type, **defined)
@@ -101,11 +97,9 @@ class Stage:
         return name
 
     def row(self, job_id: str) -> JobRow | None:
-        """The job, once it is accepted."""
         return self.world.store.jobs.get(UUID(job_id))
 
     async def until_state(self, job_id: str, state: JobState, within: float = WITHIN) -> str:
-        """Wait until the job is in this state."""
         reached = lambda: (row := self.row(job_id)) is not None and row.state is state  # noqa: E731
         await self.world.clock.run_until(reached, within=within)
         return job_id
@@ -122,7 +116,6 @@ class Stage:
         await frozen.subscribe(queue, prefetch=1)
 
     async def explain(self, subject: str) -> Explanation:
-        """The explanation of this subject now."""
         return explain(await gather(self.world.store, ENDPOINTS, subject))
 
 
@@ -162,10 +155,6 @@ async def cancelled_while_its_agent_reports_nothing(stage: Stage) -> str:
     stage.kill("agent")
     await stage.send(events.JobCancelRequested, job_id=job_id)
     return job_id
-
-
-async def snoozed(stage: Stage) -> str:
-    return await stage.request("signals", {"how": "to come again"})
 
 
 async def dead(stage: Stage) -> str:
@@ -390,7 +379,7 @@ INJECTIONS = (
     Injection(Cause.DEADLINE_BEFORE_START, lambda stage: stage.quick(delay=HOUR, expires_after=600)),
     Injection(Cause.RETRY_WAIT, retrying),
     Injection(Cause.DEADLINE_BEFORE_RETRY, partial(retrying, expires_after=600)),
-    Injection(Cause.SNOOZED, snoozed),
+    Injection(Cause.SNOOZED, lambda stage: stage.request("signals", {"how": "to come again"})),
     Injection(Cause.DEAD_LETTER, dead),
     Injection(Cause.REDRIVEN, redriven),
     Injection(Cause.DROPPED, dropped),

@@ -48,7 +48,7 @@ async def test_4_requests_that_lost_connections_returned_are_accepted_together(
     async with World(4, schedulers=1, supervisors=1, agents=1, rests=(5.0,)) as world:
         await world.clock.advance(10)  # the job types are announced
         scheduler = world.processes[0]
-        scheduler.life.die_at(0, effect_first=False)
+        scheduler.life.strike_at(0, effect_first=False)
         await world.clock.advance(2)
         assert scheduler.deaths == 1
         requested = [request(world, "quick", number=number) for number in range(STARVED)]

@@ -68,7 +68,6 @@ async def test_12_the_jobs_of_an_agent_without_its_database_run_on_another_one_u
 
 
 def runner(world: World, job_id: UUID) -> str | None:
-    """The agent that runs the job, by the store."""
     row = world.store.jobs.get(job_id)
     return row.agent_id if row is not None and row.state is JobState.RUNNING else None
 

@@ -17,7 +17,6 @@ HELD = {JobState.WAITING, JobState.RETRYING}
 
 
 async def pause(world: World, **data: Any) -> None:
-    """Publish the command as any client does."""
     data = {"name": "queue:default", "state": "open", "reason": "maintenance"} | data
     event = {"id": f"pause-{data['state']}", "source": "ops", "data": data}
     await world.publish(build_message(BreakerSetRequested.model_validate(event)))

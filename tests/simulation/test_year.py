@@ -51,33 +51,43 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class _Kind:
-    """So many cron schedules: their expressions, and the days on which they tick at their hour."""
+    """So many cron schedules: their expressions, and the days on which each ticks at a time of its own."""
 
     name: str
     schedules: int
     expression: str
     days: Callable[[date], bool]
-    hour: int | None = None  # None: each has another one
+    at: Callable[[int], time] = lambda number: time(number % 24, 30 * (number % 2))
 
 
 _KINDS = (
-    _Kind("daily", 20, "{minute} {hour} * * *", lambda _: True),
-    _Kind("working", 20, "{minute} 2 * * MON-FRI", lambda day: day.weekday() < 5, 2),
-    _Kind("weekly", 200, "{minute} {hour} * * SUN", lambda day: day.weekday() == 6),
-    _Kind("monthly", 340, "{minute} {hour} 1 * *", lambda day: day.day == 1),
+    _Kind("daily", 5, "{minute} {hour} * * *", lambda _: True),
+    _Kind("working", 2, "{minute} {hour} * * MON-FRI", lambda day: day.weekday() < 5, lambda _: time(2, 30)),
+    # In each zone at each half hour that a clock change of a Sunday skips or repeats.
+    _Kind(
+        "weekly",
+        40,
+        "{minute} {hour} * * SUN",
+        lambda day: day.weekday() == 6,
+        lambda number: time(1 + number // 10 % 2, 30 * (number // 20)),
+    ),
+    _Kind("monthly", 326, "{minute} {hour} 1 * *", lambda day: day.day == 1),
     _Kind("month.end", 200, "{minute} {hour} L * *", lambda day: (day + _ONE_DAY).day == 1),
-    _Kind("quarterly", 100, "{minute} 3 1 1,4,7,10 *", lambda day: day.day == 1 and day.month % 3 == 1, 3),
-    _Kind("yearly", 70, "{minute} {hour} 24 12 *", lambda day: (day.month, day.day) == (12, 24)),
+    _Kind("quarterly", 177, "{minute} {hour} 1 1,4,7,10 *", lambda day: day.day == 1 and day.month % 3 == 1),
+    _Kind("yearly", 200, "{minute} {hour} 24 12 *", lambda day: (day.month, day.day) == (12, 24)),
 )
+_CHANGES = (date(2026, 3, 27), date(2026, 10, 23))
+"""Two days before each clock change in Berlin."""
 
 
 def the_thousand() -> list[Planned]:
-    """Hourly, every so many hours, daily, on working days, weekly, monthly, on the last day, in each quarter,
-    once a year and once at all; by ten zones, some with clock changes of an hour and one of half an hour."""
+    """Hourly about two clock changes, every so many hours, daily, on working days, weekly, monthly, on the
+    last day, in each quarter, once a year and once at all; by ten zones, some with clock changes of an hour
+    and one of half an hour."""
     planned = [
-        *(_cron(f"hourly.{number}", number, "0 * * * *", _every_hour) for number in range(2)),
+        *map(_hourly, _CHANGES),
         *(_of_kind(kind, number) for kind in _KINDS for number in range(kind.schedules)),
-        *(_interval(number, 24 + number) for number in range(28)),
+        *(_interval(number, 23 * (number + 1)) for number in range(28)),
         *(_once(number) for number in range(20)),
     ]
     assert len({one.definition.name for one in planned}) == 1000
@@ -85,18 +95,23 @@ def the_thousand() -> list[Planned]:
 
 
 def _of_kind(kind: _Kind, number: int) -> Planned:
-    hour, minute = number % 24 if kind.hour is None else kind.hour, 30 * (number % 2)
-    at = time(hour, minute)
+    at = kind.at(number)
     return _cron(
         f"{kind.name}.{number}",
         number,
-        kind.expression.format(minute=minute, hour=hour),
+        kind.expression.format(minute=at.minute, hour=at.hour),
         lambda zone: {_wall(zone, day, at) for day in _days() if kind.days(day)},
     )
 
 
-def _every_hour(zone: ZoneInfo) -> set[datetime]:
-    return {_wall(zone, day, time(hour)) for day in _days() for hour in range(24)}
+def _hourly(first: date) -> Planned:
+    expression, days = f"0 * {first.day}-{first.day + 4} {first.month} *", range(5)
+    return _cron(
+        f"hourly.{first.month}",
+        1,
+        expression,
+        lambda zone: {_wall(zone, first + day * _ONE_DAY, time(hour)) for day in days for hour in range(24)},
+    )
 
 
 def _cron(name: str, number: int, expression: str, times: Callable[[ZoneInfo], set[datetime]]) -> Planned:
@@ -133,7 +148,7 @@ def _once(number: int) -> Planned:
 
 
 JOB_TYPE = "note"
-_LEAP = 3000.0  # seconds; shorter than the lease, so that nobody who was asleep seems lost
+_LEAP = 40_000.0  # seconds; shorter than the lease, so that nobody who was asleep seems lost
 _REST = 0.05
 
 
@@ -156,7 +171,7 @@ class Year:
         self._buses = [MemoryBus(self._broker, name=name) for name in ("scheduler", "supervisor", "agent")]
         parts = (self.clock, SeededEntropy(1), Telemetry.disabled())
         settings = SchedulerSettings(scheduler_prune_interval=None)
-        patient = SupervisorSettings(supervisor_agent_timeout=3600, supervisor_watchdog_interval=60)
+        patient = SupervisorSettings(supervisor_agent_timeout=2 * _LEAP, supervisor_watchdog_interval=60)
         scheduler, supervisor, served = self._buses
         self._components = [
             assemble_scheduler(scheduler, self.store, *parts, settings),
@@ -181,7 +196,6 @@ class Year:
         self._broker.stop()
 
     async def put(self, schedules: list[SchedulePutData]) -> None:
-        """As a producer does."""
         events = [SchedulePut(id=one.name, source="year", data=one) for one in schedules]
         await publish_all(self._producer, [build_message(event) for event in events], clock=self.clock)
         await self.clock.settle()

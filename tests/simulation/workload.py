@@ -123,7 +123,6 @@ Fields = Mapping[str, Any]
 
 
 def job_request(job_id: UUID, job_type: str, **fields: Any) -> Message:
-    """A request for a job, with these fields of its data."""
     event = {"id": str(job_id), "source": "test", "data": {"job_type": job_type, **fields}}
     return build_message(events.JobRequested.model_validate(event))
 
@@ -137,11 +136,9 @@ def request(
 
 
 def slow_request(job_id: UUID, seconds: float = 0.1) -> Message:
-    """A request for a job that runs so long."""
     return job_request(job_id, "slow", arguments={"seconds": seconds})
 
 
 def cancel_request(job_id: UUID, **fields: Any) -> Message:
-    """A request to cancel a job, with these fields of its data."""
     event = {"id": f"cancel-{job_id}", "source": "test", "data": {"job_id": job_id, **fields}}
     return build_message(events.JobCancelRequested.model_validate(event))

@@ -236,12 +236,12 @@ class World:
     def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         clock, store = DatabaseClock(self.store.time, local=host), crashable(self.store, life)
         parts = clock, self.entropy, self._telemetry_of("scheduler")
-        return Group(clock.component(), assemble_scheduler(bus, store, *parts, _scheduler_settings()))
+        return Group(clock.component(), assemble_scheduler(bus, store, *parts, _SCHEDULER_SETTINGS))
 
     def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         clock, store = DatabaseClock(self.store.time, local=host), crashable(self.store, life)
         parts = clock, self.entropy, self._telemetry_of("supervisor")
-        return Group(clock.component(), assemble_supervisor(bus, store, *parts, _supervisor_settings()))
+        return Group(clock.component(), assemble_supervisor(bus, store, *parts, _SUPERVISOR_SETTINGS))
 
     def _agent(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
@@ -258,14 +258,8 @@ class World:
 
 
 # Settings are read from the environment, which takes a twentieth of a simulation.
-@cache
-def _scheduler_settings() -> SchedulerSettings:
-    return SchedulerSettings(scheduler_dispatch_interval=1.0)
-
-
-@cache
-def _supervisor_settings() -> SupervisorSettings:
-    return SupervisorSettings(supervisor_watchdog_interval=1.0)
+_SCHEDULER_SETTINGS = SchedulerSettings(scheduler_dispatch_interval=1.0)
+_SUPERVISOR_SETTINGS = SupervisorSettings(supervisor_watchdog_interval=1.0)
 
 
 @cache
