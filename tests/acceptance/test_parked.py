@@ -73,7 +73,9 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
     }
     for body in bad.values():
         publish(warren.broker_url, REQUESTS, "many", body.encode(), content_type=EVENT_TYPE)
-    kept = lambda: {one.reason: one.body.decode() for one in parked(warren) if one.reason in bad}  # noqa: E731
-    until(lambda: kept() == bad, "each to be parked as it came")
+    until(
+        lambda: bad == {one.reason: one.body.decode() for one in parked(warren) if one.reason in bad},
+        "each to be parked as it came",
+    )
     gone = run_json(warren, "parked", "drop", "--reason", "not_json", "--yes")
     assert (gone["details"]["done"], counted(warren)) == (NONSENSE, dict.fromkeys(bad, 1))
