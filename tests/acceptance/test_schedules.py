@@ -138,13 +138,6 @@ class Killer:
 # -- a backfill ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def begun(running: Warren) -> Warren:
-    """All services, which know the job types."""
-    until(lambda: "many" in job_types_of(running), "the job types", within=120)
-    return running
-
-
 def jobs_of(warren: Warren, name: str) -> list[UUID]:
     """The jobs that the ticks of a schedule have asked for, and that are there."""
     rows = look(warren, lambda store: store.list_jobs(JobFilter(limit=1000)))
@@ -160,28 +153,29 @@ def hourly(warren: Warren, name: str) -> datetime:
     return last
 
 
-def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren) -> None:
-    last = hourly(begun, "torn")
+def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(warren: Warren) -> None:
+    warren.start_all(MODULE, slots=20)
+    until(lambda: "many" in job_types_of(warren), "the job types", within=120)
+    last = hourly(warren, "torn")
     times = [last - n * HOUR for n in range(40)]  # 10 s, in which it is struck
     words = ("schedule", "backfill", "torn", "--from", times[-1].isoformat(), "--rate", "4/s")
-    planned = run_json(begun, *words, "--dry-run")
+    planned = run_json(warren, *words, "--dry-run")
     assert [tick["status"] for tick in planned["details"]["ticks"]] == ["requested"] * 40
-    assert jobs_of(begun, "torn") == [], "a dry run requests nothing"
-    command = start(begun, *words, "--reason", "the files were mended")
-    until(lambda: len(jobs_of(begun, "torn")) > 5, "the backfill to begin")
-    scheduler = next(one for one in begun.services if one.name == "scheduler" and one.process.poll() is None)
-    scheduler.kill()
+    assert jobs_of(warren, "torn") == [], "a dry run requests nothing"
+    command = start(warren, *words, "--reason", "the files were mended")
+    until(lambda: len(jobs_of(warren, "torn")) > 5, "the backfill to begin")
+    warren.services[0].kill()  # the scheduler
     command.send_signal(signal.SIGINT)
     _, output = command.communicate(timeout=60)
     assert command.returncode == 130, output
     assert "the backfill goes on" in output
-    assert len(jobs_of(begun, "torn")) < 40
-    begun.start("scheduler")
-    run_command(begun, *words, "--reason", "the files were mended")
-    ticks = look(begun, lambda store: store.ticks_of("torn", None, begin=times[-1], end=times[0]))
+    assert len(jobs_of(warren, "torn")) < 40
+    warren.start("scheduler")
+    run_command(warren, *words, "--reason", "the files were mended")
+    ticks = look(warren, lambda store: store.ticks_of("torn", None, begin=times[-1], end=times[0]))
     assert [tick.request for tick in ticks] == [None] * 40, "said again, it looks on until all is asked for"
     expected = Counter({tick_job_id("torn", moment): 1 for moment in times})
-    until(lambda: Counter(jobs_of(begun, "torn")) == expected, "each tick's job, once")
-    again = run_json(begun, *words)
+    until(lambda: Counter(jobs_of(warren, "torn")) == expected, "each tick's job, once")
+    again = run_json(warren, *words)
     assert Counter(tick["status"] for tick in again["details"]["ticks"]) == {"has_job": 40}
     assert {tick.reason for tick in ticks} == {"backfilled: the files were mended"}
