@@ -71,9 +71,9 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     assert done.counts == {"succeeded": 300}
     assert sorted(map(int, warren.lines("loaded"))) == list(range(300)), "each once"
     which = DeadLetterFilter(states=(), limit=10_000)
-    letters = in_store(warren, lambda found: found.list_dead_letters(which))
-    assert {letter.state for letter in letters} == {DeadLetterState.SUCCEEDED}
-    assert len(letters) == len({letter.redriven_as for letter in letters}) == 300
+    dead_letters = in_store(warren, lambda found: found.list_dead_letters(which))
+    assert {one.state for one in dead_letters} == {DeadLetterState.SUCCEEDED}
+    assert len(dead_letters) == len({one.redriven_as for one in dead_letters}) == 300
     assert {entry.by for entry in done.journal} == {done.requested_by, "warrener/scheduler"}
 
 
