@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -74,13 +73,6 @@ def shared_warren(broker: RabbitMQServer, new_warren: NewWarren) -> Iterator[War
     yield one
     one.end()
     broker.drop_vhost(vhost)
-
-
-@pytest.fixture(scope="module")
-def running(shared_warren: Warren, request: pytest.FixtureRequest) -> Warren:
-    """A warren that works, with the handlers that the module names as MODULE."""
-    shared_warren.start_all(cast("Any", request).module.MODULE, slots=20)
-    return shared_warren
 
 
 def _end(warren: Warren, request: pytest.FixtureRequest) -> None:

@@ -1,4 +1,4 @@
-"""The handler of the ten thousand: some of them fail twice before they succeed. Which, says the request; how
+"""The handler of many jobs: some of them fail twice before they succeed. Which, says the request; how
 often it has failed, says the number of the attempt, whatever was lost in between."""
 
 from warrener_agent import Agent, Backoff, JobContext

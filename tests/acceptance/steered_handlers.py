@@ -43,11 +43,6 @@ def runs_in_a_process(job: JobContext) -> None:
         pass
 
 
-@agent.job("quick")
-async def quick(number: int) -> int:
-    return number
-
-
 # -- checkpoints -------------------------------------------------------------------------------------------
 
 

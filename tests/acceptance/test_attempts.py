@@ -1,6 +1,9 @@
-"""Attempts on real processes and a real broker: timeouts, log lines, checkpoints, and the drain of agents.
+"""Attempts on real processes and a real broker: timeouts, log lines, checkpoints, cancels, and the drain of
+agents.
 
-The lines of each kind of handler, and a flood of them, are proved by `services/agent/tests/test_logs.py`; how
+That a cancel holds at any moment (G2) is proved in virtual time, by `tests/simulation/test_cancel_races.py`
+and `test_ended_jobs.py`; of what waits, and of trees, by `services/supervisor/tests/test_commands.py`. The
+lines of each kind of handler, and a flood of them, are proved by `services/agent/tests/test_logs.py`; how
 they are shown by `services/console/tests/command/test_jobs.py`. A job that waits too long in its queue is
 proved in virtual time, by `tests/simulation/test_backlog.py`; one that its agent stops in time by
 `services/agent/tests/executors/test_limits.py`, one whose agent is frozen by `test_agent_frozen.py`.
@@ -8,19 +11,18 @@ proved in virtual time, by `tests/simulation/test_backlog.py`; one that its agen
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.acceptance.command_line import run_json, start
+from tests.acceptance.command_line import run_command, run_json, start
 from tests.acceptance.event_tap import EventTap
 from tests.acceptance.gate import make_gate, open_gate
 from tests.acceptance.run_notes import Run, runs_in
 from tests.acceptance.store_queries import find_job, job_history, look, rows_of
-from tests.acceptance.warren import QUICK_LOSSES, ServiceProcess, Warren, until
-from typer.testing import CliRunner
+from tests.acceptance.warren import ServiceProcess, Warren, until
 
-from warrener.command.app import app
-from warrener_client import JobExpired, SyncClient, SyncJob
+from warrener_client import JobCancelled, JobExpired, SyncClient, SyncJob
 from warrener_contracts.events import AttemptTimedOut, ErrorKind, JobDeadlinePassed
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import STATUS
@@ -114,16 +116,15 @@ def alive(pid: int) -> bool:
 # -- point 10 of seeing: the log lines of attempts are stored and followed ------------------------------
 
 
-MODULE = "tests.acceptance.agent_handlers:logged"
-"""For the fixture `running`."""
-
-
-def test_10_lines_are_followed_live_until_the_job_ends(running: Warren) -> None:
-    gate = Path(running.folder, "gate")
+def test_10_lines_are_followed_live_and_those_of_a_killed_agent_are_stored_but_for_the_last_second(
+    warren: Warren,
+) -> None:
+    warren.start_all("tests.acceptance.agent_handlers:logged")
+    gate = Path(warren.folder, "gate")
     make_gate(gate)
-    with SyncClient(running.broker_url) as client:
+    with SyncClient(warren.broker_url) as client:
         job = client.request("logs.waits", {"gate": str(gate)})
-        with start(running, "job", str(job.job_id), "--follow") as command:
+        with start(warren, "job", str(job.job_id), "--follow") as command:
             assert command.stdout is not None
             for text in ("waiting", "the gate is open"):
                 assert any(text in line for line in iter(command.stdout.readline, "")), "while the job runs"
@@ -131,13 +132,7 @@ def test_10_lines_are_followed_live_until_the_job_ends(running: Warren) -> None:
             rest, _ = command.communicate(timeout=60)
         assert "succeeded" in rest.splitlines()[-1]
         assert command.returncode == 0
-
-
-def test_10_the_lines_of_a_killed_agent_are_stored_but_for_the_last_second(warren: Warren) -> None:
-    warren.start_all(MODULE)
-    with SyncClient(warren.broker_url) as client:
-        job = client.request("logs.hangs")
-        words = ("job", str(job.job_id), "--logs")
+        words = ("job", str(client.request("logs.hangs").job_id), "--logs")
         until(lambda: run_json(warren, *words)["lines"], "its line to be stored")
         warren.services[-1].kill()
         page = run_json(warren, *words)
@@ -145,22 +140,40 @@ def test_10_the_lines_of_a_killed_agent_are_stored_but_for_the_last_second(warre
     assert not page["complete"], "nobody knows what it has logged since"
 
 
-# -- point 7 of supervision: what a handler has saved, its next attempt finds ---------------------------
+# -- points 6 and 7 of supervision: what is cancelled stops; what was saved, the next attempt finds -----
 
 
-STEERED = "tests.acceptance.steered_handlers"
+EXECUTORS = ("coroutine", "thread", "process")
+WHY = "the file is being delivered again"
 
 
-def test_7_a_failed_attempt_and_a_killed_agent_leave_the_last_checkpoint_to_the_next(
+def test_what_is_cancelled_stops_and_a_failure_or_a_kill_leaves_the_last_checkpoint_to_the_next(
     warren: Warren, subtests: pytest.Subtests
 ) -> None:
-    warren.environment = QUICK_LOSSES
-    warren.start_all(STEERED)
+    module = "tests.acceptance.steered_handlers"
+    warren.start_all(module, slots=20)
     with SyncClient(warren.broker_url) as client:
-        jobs = {where: client.request(f"climbs.{where}") for where in ("coroutine", "thread", "process")}
+        climbing = {where: client.request(f"climbs.{where}") for where in EXECUTORS}
+        running = {where: client.request(f"runs.{where}") for where in EXECUTORS}
         hoards = client.request("hoards")
-        for where, job in jobs.items():
-            with subtests.test(where):
+        for where, job in running.items():
+            with subtests.test(f"6: a {where} is cancelled"):
+                notes = f"notes-{job.job_id}"
+                until(partial(warren.lines, notes), "the handler to run")
+                until_running(warren, [job])
+                client.cancel(job.job_id, WHY)
+                with pytest.raises(JobCancelled, match=WHY):
+                    job.result(timeout=60)
+                row, (attempt,), parked = job_history(warren, job.job_id)
+                assert (row.state, attempt.outcome) == (JobState.CANCELLED, AttemptOutcome.CANCELLED)
+                assert WHY in attempt.verdict
+                assert not parked
+                if where == "process":
+                    assert not alive(int(warren.lines(notes)[0].split()[1]))
+                else:
+                    assert warren.lines(notes) == ["began", "tidied up"]
+        for where, job in climbing.items():
+            with subtests.test(f"7: a {where} is tried again"):
                 assert job.result(timeout=60) == {"step": 3, "found_by": [1, 2, 3]}
         size, kind, unportable = hoards.result(timeout=60)
         assert size.startswith("expected a checkpoint of at most 16384 bytes of JSON, got 20002")
@@ -170,10 +183,9 @@ def test_7_a_failed_attempt_and_a_killed_agent_leave_the_last_checkpoint_to_the_
         killed = client.request("rests")
         saved = lambda: look(warren, lambda store: store.checkpoints_of([killed.job_id]))  # noqa: E731
         until(saved, "the checkpoint to be in the store")
-        shown = CliRunner().invoke(app, ["job", str(killed.job_id), "--store", warren.store_url])
-        assert '{"rows": 512}' in shown.stdout
+        assert '{"rows": 512}' in run_command(warren, "job", str(killed.job_id))
         warren.services[-1].kill()
-        warren.start("agent", STEERED)
+        warren.start("agent", module)
         assert killed.result(timeout=60)["found"] == {"rows": 512}
 
 
@@ -216,7 +228,7 @@ def test_12_a_draining_agent_finishes_what_fits_releases_the_rest_and_can_be_hur
     make_gate(gate)
     warren.start("scheduler")
     warren.start("supervisor")
-    first = an_agent(warren, grace=20)  # the gate is opened in it, even if this process stands still a while
+    first = an_agent(warren, grace=10)  # the gate is opened in it, even if this process stands still a while
     with SyncClient(warren.broker_url) as client:
         soon = client.request("ends.soon", {"gate": str(gate)})
         late = [client.request(job_type) for job_type in LATE]

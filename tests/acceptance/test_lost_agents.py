@@ -4,9 +4,8 @@ one; that an agent which restarts at once need not wait for its leases, stands i
 `services/agent/tests/test_receive.py`.
 
 That it takes at most ten seconds is proved in virtual time (`tests/simulation/test_lost_agent.py`): how
-long it takes here depends on what else the machine does, so it is printed alone."""
+long it takes here depends on what else the machine does."""
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -30,13 +29,12 @@ def test_3_the_jobs_of_a_killed_agent_run_elsewhere(warren: Warren) -> None:
     with SyncClient(warren.broker_url) as client:
         long = begin_long(warren, client, first)
         other = start_other(warren)
-        quick = begin_quick(warren, client)
-        killed_at = time.time()
+        quick = list(client.request_many([JobSpec("quick")] * QUICK))
+        until(lambda: len(effects(warren)) > QUICK // 10, "some of the quick ones to be done")
         first.kill()
         assert {job.result(timeout=60) for job in long} == {other.process.pid}
         for job in quick:
             job.result(timeout=60)
-    print_gaps(warren, first, killed_at)
     check_books(warren, long, quick)
 
 
@@ -46,12 +44,10 @@ def test_3_an_agent_that_is_cut_off_stops_what_runs_elsewhere(warren: Warren, br
     with SyncClient(warren.broker_url) as client:
         long = begin_long(warren, client, first)
         other = start_other(warren)
-        cut_at = time.time()
         proxy.close()  # it reaches the ledger still, and renews its claims
         assert {job.result(timeout=60) for job in long} == {other.process.pid}
     until(lambda: len(stopped_in(first)) == JOBS, "it to have stopped them all")
     (warren.folder / "go").touch()
-    print_gaps(warren, first, cut_at)
     check_books(warren, long, [])
     first.kill()  # it has nobody to take leave of
 
@@ -82,19 +78,6 @@ def begin_long(warren: Warren, client: SyncClient, agent: ServiceProcess) -> Seq
     until(lambda: len(runs_in(warren.folder)) == JOBS, "all long ones to run")
     assert {run.pid for run in runs_in(warren.folder)} == {agent.process.pid}
     return jobs
-
-
-def begin_quick(warren: Warren, client: SyncClient) -> Sequence[SyncJob]:
-    """Many that are done at once; returns in the midst of them."""
-    jobs = list(client.request_many([JobSpec("quick")] * QUICK))
-    until(lambda: len(effects(warren)) > QUICK // 10, "some of the quick ones to be done")
-    return jobs
-
-
-def print_gaps(warren: Warren, lost: ServiceProcess, at: float) -> None:
-    """Between the loss and the run elsewhere; for who asks pytest for the output (-rP)."""
-    gaps = sorted(run.at - at for run in runs_in(warren.folder) if run.pid != lost.process.pid)
-    print(f"gaps: median {gaps[len(gaps) // 2]:.1f} s, p99 {gaps[-2]:.1f} s, longest {gaps[-1]:.1f} s")
 
 
 def check_books(warren: Warren, long: Sequence[SyncJob], quick: Sequence[SyncJob]) -> None:

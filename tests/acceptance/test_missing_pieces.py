@@ -1,149 +1,24 @@
-"""A piece of the topology that is gone, or forbidden to one agent, ends no healthy job.
+"""A permission that a service lacks ends no healthy job, and is named with the command that grants it.
 
-Deleted pieces and the heartbeats of `warrener.control` are tried in virtual time
+Deleted pieces, and heartbeats that nobody gets or that are refused, are tried in virtual time
 (`tests/simulation/test_missing_pieces.py`); here RabbitMQ refuses.
 """
 
 import json
-import time
 from functools import partial
-from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-import pytest
 from tests.acceptance.command_line import call_command
-from tests.acceptance.store_queries import agents_of, find_job
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.broker_users import BrokerUser
 from tests.servers.kinds import RabbitMQServer
 
 from warrener.explanations.causes import Cause
-from warrener_client import SyncClient
+from warrener_client import SyncClient, SyncJob
 from warrener_contracts import topology
-from warrener_contracts.state_machine import JobState
 
-PAST_THE_LEASE = 12.0
-"""Seconds after the fault at which a healthy job has been lost before."""
-
-
-def test_3_an_agent_that_may_not_write_its_heartbeats_ends_its_job_and_takes_no_other(
-    warren: Warren, broker: RabbitMQServer
-) -> None:
-    exchange = topology.HEARTBEATS
-    user = BrokerUser(broker, warren.broker_url)
-    agent = start_all(warren, agent=user.url)
-    with SyncClient(warren.broker_url) as client:
-        job = client.request("long")
-        until((warren.folder / "runs").exists, "the job to run")
-        user.permit(write=f"^(?!{exchange}$).*")
-        broker.close_connections()  # a channel remembers what it may
-        unproved = f"expected exchange {exchange} to carry the heartbeats"
-        until(lambda: unproved in not_ready(agent), "readiness to name the exchange")
-        waiting = client.request("quick")
-        seen_after(warren, time.time() + PAST_THE_LEASE)
-        (known,) = agents_of(warren)
-        assert exchange in (known.trouble or ""), "doctor and explain name it"
-        (warren.folder / "go").touch()
-        job.result(timeout=60)
-        assert find_job(warren, waiting.job_id)[0].state is JobState.QUEUED
-        user.permit()
-        waiting.result(timeout=60)
-    row, parked = find_job(warren, job.job_id)
-    assert (row.state, row.attempt, row.losses) == (JobState.SUCCEEDED, 1, 0)
-    assert not parked
-
-
-def test_9_services_that_start_without_the_permission_to_declare_wait_for_it(
-    warren: Warren, broker: RabbitMQServer
-) -> None:
-    user = BrokerUser(broker, warren.broker_url)
-    user.permit(configure="^$")
-    warren.environment = {"WARRENER_BROKER_URL": user.url}
-    warren.start("scheduler")
-    warren.start("supervisor")
-    warren.start("agent", "tests.acceptance.presence_handlers")
-    for service in warren.services:
-        until(partial(_names_the_permission, service), "readiness to name it")
-        assert service.records("topology.forbidden"), service.log_text()
-    user.permit()
-    warren.wait_ready()
-    with SyncClient(warren.broker_url) as client:
-        assert client.request("quick").result(timeout=60) == "done"
-
-
-def test_9_a_supervisor_starts_beside_a_piece_that_it_may_not_declare(
-    warren: Warren, broker: RabbitMQServer
-) -> None:
-    user = BrokerUser(broker, warren.broker_url)
-    user.permit(configure=f"^(?!{topology.TRIGGERS_QUEUE.name}$).*")
-    supervisor = warren.start("supervisor", WARRENER_BROKER_URL=user.url)
-    until(supervisor.ready, "the supervisor to work with all other pieces")
-    (refused,) = supervisor.records("topology.refused")
-    assert refused["piece"] == f"queue {topology.TRIGGERS_QUEUE.name}"
-    warren.start("scheduler")
-    warren.start("agent", "tests.acceptance.presence_handlers")
-    warren.wait_ready()
-    with SyncClient(warren.broker_url) as client:
-        assert client.request("quick").result(timeout=60) == "done"
-
-
-def _names_the_permission(service: ServiceProcess) -> bool:
-    return "run `rabbitmqctl set_permissions -p" in not_ready(service)
-
-
-@pytest.mark.parametrize(
-    ("service", "right", "piece"),
-    [("scheduler", "read", "queue warrener.requests"), ("agent", "write", "exchange warrener.status")],
-)
-def test_9_a_permission_that_a_service_lacks_is_named_with_the_command_that_grants_it(
-    warren: Warren, broker: RabbitMQServer, service: str, right: str, piece: str
-) -> None:
-    user = BrokerUser(broker, warren.broker_url)
-    start_all(warren, **{service: user.url})
-    (refused,) = [one for one in warren.services if one.name == service]
-    user.permit(**{right: f"^(?!{piece.split()[1]}$).*"})
-    broker.close_connections()  # a channel remembers what it may
-    named = f"the permission to {right} {piece} for user {user.name}"
-    command = f"rabbitmqctl set_permissions -p {user.vhost} {user.name} "
-    with SyncClient(warren.broker_url) as client:
-        # An attempt that runs on is in heartbeats; the outcome of one that ended cannot be reported.
-        job = client.request("long" if right == "write" else "quick")
-        until(lambda: named in not_ready(refused) and command in not_ready(refused), "readiness to name it")
-
-        def found() -> Any:
-            checks = json.loads(call_command(warren, "doctor", "--json").stdout)
-            return [one for one in checks if named in one["message"]]
-
-        cause = Cause.RUNNING if right == "write" else Cause.PERMISSION_REFUSED
-
-        def explained() -> Any:
-            answer = json.loads(call_command(warren, "explain", str(job.job_id), "--json").stdout)
-            return answer if named in str(answer) and answer["cause"] == cause else None
-
-        assert command in str(until(found, "doctor to name it"))
-        answer = until(explained, "explain to name it")
-        assert command in str(answer)
-        user.permit()
-        (warren.folder / "go").touch()
-        assert job.result(timeout=90) == (1 if right == "write" else "done")
-
-
-def start_all(warren: Warren, **urls: str) -> ServiceProcess:
-    """A scheduler, a supervisor and an agent; each with a user of its own if `urls` has one. The agent."""
-    for service in ("scheduler", "supervisor", "agent"):
-        words = ("tests.acceptance.presence_handlers",) if service == "agent" else ()
-        last = warren.start(service, *words, WARRENER_BROKER_URL=urls.get(service, warren.broker_url))
-    warren.wait_ready()
-    return last
-
-
-def seen_after(warren: Warren, moment: float) -> None:
-    """Until a supervisor has stored a heartbeat of the agent that came after this moment."""
-    until(
-        lambda: any(agent.last_seen_at.timestamp() > moment for agent in agents_of(warren)),
-        "a later heartbeat of the agent",
-    )
+MODULE = "tests.acceptance.presence_handlers"
 
 
 def not_ready(service: ServiceProcess) -> str:
@@ -155,3 +30,69 @@ def not_ready(service: ServiceProcess) -> str:
         return error.read().decode()
     except OSError:
         return ""
+
+
+def _names_the_permission(service: ServiceProcess) -> bool:
+    return "run `rabbitmqctl set_permissions -p" in not_ready(service)
+
+
+def test_9_services_wait_for_the_permission_to_declare_and_a_supervisor_works_without_one_piece(
+    warren: Warren, broker: RabbitMQServer
+) -> None:
+    user, partly = BrokerUser(broker, warren.broker_url), BrokerUser(broker, warren.broker_url)
+    user.permit(configure="^$")
+    partly.permit(configure=f"^(?!{topology.TRIGGERS_QUEUE.name}$).*")
+    warren.environment = {"WARRENER_BROKER_URL": user.url}
+    beside = warren.start("supervisor", WARRENER_BROKER_URL=partly.url)
+    until(beside.ready, "the supervisor to work with all other pieces")
+    (refused,) = beside.records("topology.refused")
+    assert refused["piece"] == f"queue {topology.TRIGGERS_QUEUE.name}"
+    waiting = [warren.start("scheduler"), warren.start("supervisor"), warren.start("agent", MODULE)]
+    for service in waiting:
+        until(partial(_names_the_permission, service), "readiness to name it")
+        assert service.records("topology.forbidden"), service.log_text()
+    user.permit()
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+        assert client.request("quick").result(timeout=60) == "done"
+
+
+def test_9_a_permission_that_a_service_lacks_is_named_with_the_command_that_grants_it(
+    warren: Warren, broker: RabbitMQServer
+) -> None:
+    users = {name: BrokerUser(broker, warren.broker_url) for name in ("scheduler", "agent")}
+    warren.start("supervisor")
+    scheduler = warren.start("scheduler", WARRENER_BROKER_URL=users["scheduler"].url)
+    agent = warren.start("agent", MODULE, WARRENER_BROKER_URL=users["agent"].url)
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+
+        def take_away(service: ServiceProcess, right: str, piece: str, kind: str, cause: Cause) -> SyncJob:
+            """Readiness, doctor and explain say what is missing; the job that waits for it."""
+            user = users[service.name]
+            user.permit(**{right: f"^(?!{piece.split()[1]}$).*"})
+            broker.close_connections()  # a channel remembers what it may
+            job = client.request(kind)
+            command = f"rabbitmqctl set_permissions -p {user.vhost} {user.name} "
+            named = (f"the permission to {right} {piece} for user {user.name}", command)
+
+            def found() -> bool:
+                checks = json.loads(call_command(warren, "doctor", "--json").stdout)
+                return any(all(words in str(one) for words in named) for one in checks)
+
+            def explained() -> bool:
+                answer = json.loads(call_command(warren, "explain", str(job.job_id), "--json").stdout)
+                return answer["cause"] == cause and all(words in str(answer) for words in named)
+
+            until(lambda: all(words in not_ready(service) for words in named), "readiness to name it")
+            until(found, "doctor to name it")
+            until(explained, "explain to name it")
+            return job
+
+        # An attempt that runs on is in heartbeats; the outcome of one that ended cannot be reported.
+        long = take_away(agent, "write", "exchange warrener.status", "long", Cause.RUNNING)
+        quick = take_away(scheduler, "read", "queue warrener.requests", "quick", Cause.PERMISSION_REFUSED)
+        for user in users.values():
+            user.permit()
+        (warren.folder / "go").touch()
+        assert (long.result(timeout=90), quick.result(timeout=90)) == (1, "done")

@@ -1,11 +1,15 @@
 """A job is one trace without a hole: retries, a killed agent, a death. A redrive is another, linked to it.
+The services count what they do, for Prometheus and by OTLP.
 
 The same story is read from a small OTLP sink, and from a real Jaeger with `make test-jaeger`.
 """
 
 import os
-from collections import Counter
+import re
+import urllib.request
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -60,6 +64,7 @@ TRACES = {
     "mended": "2cf7651916cd43dd8448eb211c80319c",
 }
 CALLER = "b7ad6b7169203331"
+SAMPLE = re.compile(r"([a-z_]+)(?:\{.*\})? (\S+)")
 MAX_HOLE = 0.05
 """Seconds that no span need explain."""
 
@@ -82,7 +87,10 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
     warren: Warren, reader: Receiver | Jaeger
 ) -> None:
     (warren.folder / "story.py").write_text(HANDLERS)
-    warren.environment = {**SETTINGS, "WARRENER_OTLP_ENDPOINT": reader.endpoint}
+    environment = {**SETTINGS, "WARRENER_OTLP_ENDPOINT": reader.endpoint}
+    if isinstance(reader, Receiver):  # Jaeger takes no metrics
+        environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"] = f"{reader.endpoint}/v1/metrics"
+    warren.environment = environment
     warren.start_all("story")
     first_agent = warren.services[-1]
     with SyncClient(warren.broker_url) as client:
@@ -107,6 +115,8 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
         until_in("survivor", JobState.SUCCEEDED)
         (warren.folder / "mended").touch()
         run_json(warren, "dead-letters", "redrive", str(jobs["mended"]), "--reason", "it is mended")
+        if isinstance(reader, Receiver):
+            until(partial(_has_samples, warren), "each service to be scraped with what it has done")
     warren.end()  # what was not exported yet is exported at the end
 
     spans = until(lambda: _complete(reader), "the spans of the redriven job")
@@ -125,6 +135,29 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
             spec = declared[span.operation]
             assert span.attributes.keys() <= {*spec.attributes, *spec.constants}, span.name
             assert spec.constants.items() <= span.attributes.items()
+        pushed = reader.metric_names
+        assert pushed.keys() == {"warrener-scheduler", "warrener-agent", "warrener-supervisor"}
+        assert "warrener.job.duration" in pushed["warrener-supervisor"]
+
+
+def _has_samples(warren: Warren) -> bool:
+    """Whether the services have these samples, which Prometheus scrapes, summed over their labels."""
+    expected: dict[str, dict[str, float]] = {
+        "scheduler": {"warrener_jobs_requested_total": 5},
+        "supervisor": {"warrener_jobs": 4, "warrener_agents_alive": 1},
+        "agent": {"warrener_job_queue_time_seconds_count": 2, "warrener_agent_slots": 10},
+    }
+    found = {name: defaultdict[str, float](float) for name in expected}
+    for service in warren.services:  # of the two agents, the one that lives is the last
+        if service.process.poll() is None:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{service.health_port}/metrics", timeout=60
+            ) as page:
+                samples = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
+            for sample in map(SAMPLE.fullmatch, samples):
+                assert sample, f"expected samples, got {samples}"
+                found[service.name][sample[1]] += float(sample[2])
+    return all(wanted.items() <= found[name].items() for name, wanted in expected.items())
 
 
 def _ends_are_exported(reader: Receiver | Jaeger) -> bool:

@@ -11,6 +11,7 @@ from tests.broker_access import publish
 
 from warrener_client import JobSpec, RequestRejected, SyncClient
 from warrener_contracts.codec import decode
+from warrener_contracts.messages import EVENT_TYPE
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS
 from warrener_store.parked.rows import ParkedMessage
@@ -62,5 +63,19 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
 
     until(all_done, "the jobs to succeed")
     assert counted(warren) == {"not_json": NONSENSE}
+    event = {"specversion": "1.0", "type": "job.requested.v1", "source": "shop", "id": "1"}
+    no_id = {name: value for name, value in event.items() if name != "id"}
+    bad = {
+        "unknown_version": json.dumps(event | {"type": "job.requested.v2"}),
+        "missing_id": json.dumps(no_id | {"data": {"job_type": "many"}}),
+        "bad_arguments": json.dumps(event | {"data": {"job_type": "many", "arguments": {"unlucky": "x"}}}),
+        "too_large": json.dumps(event | {"data": {"job_type": "many", "arguments": {"x": "x" * 2**21}}}),
+    }
+    for body in bad.values():
+        publish(warren.broker_url, REQUESTS, "many", body.encode(), content_type=EVENT_TYPE)
+    until(
+        lambda: bad == {one.reason: one.body.decode() for one in parked(warren) if one.reason in bad},
+        "each to be parked as it came",
+    )
     gone = run_json(warren, "parked", "drop", "--reason", "not_json", "--yes")
-    assert (gone["details"]["done"], parked(warren)) == (NONSENSE, [])
+    assert (gone["details"]["done"], counted(warren)) == (NONSENSE, dict.fromkeys(bad, 1))

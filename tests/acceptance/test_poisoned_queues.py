@@ -57,21 +57,27 @@ def test_2_no_queue_stops_at_what_client_libraries_cannot_decode(warren: Warren)
             for properties in POISON.values()
         ),
     ]
-    asyncio.run(publish_raw(warren.broker_url, [*poison, *ignored]))
+    cancelled, good = [uuid4() for _ in range(3)], list[RawMessage]()
+    for job_id, properties in zip(cancelled, (TIME_AFTER_9999, TYPE_THAT_IS_NO_TEXT), strict=False):
+        data = JobCancelRequestedData(job_id=job_id)
+        command = build_message(JobCancelRequested(id=str(job_id), source="test", subject="one", data=data))
+        good.append(RawMessage(command.exchange, command.routing_key, properties, command.body))
+    asyncio.run(publish_raw(warren.broker_url, [*poison, *ignored, *good]))
     with SyncClient(warren.broker_url) as client:
         jobs = [client.request("many") for _ in range(JOBS)]
         client.put_schedules(
             [SchedulePutData(name="hourly", rule=IntervalRule(every=timedelta(hours=1)), job_type="many")]
         )
-        cancelled = uuid4()
-        client.cancel(cancelled)
+        client.cancel(cancelled[2])
         assert [job.result(timeout=60) for job in jobs] == [1] * JOBS
 
     wanted = {one.body for one in poison}
     parked = until(lambda: wanted <= (found := parked_by_body(warren)).keys() and found, "it to be parked")
     assert {parked[one.body].reason for one in poison} == {"not_json", "unroutable"}
     until(lambda: look(warren, lambda store: store.schedules(["hourly"])), "the schedule to be put")
-    until(lambda: rows_of(warren, [cancelled]), "the cancel to be stored")
+    rows = until(lambda: len(found := rows_of(warren, cancelled)) == 3 and found, "the cancels to be stored")
+    assert {row.state for row in rows.values()} == {JobState.CANCELLED}
+    assert not {one.body for one in good} & parked.keys(), "good commands are carried out"
     assert [service.process.poll() for service in warren.services] == [None] * 3, "no process ended"
     assert all(service.ready() for service in warren.services)
 
@@ -125,26 +131,3 @@ def test_2_what_the_store_or_the_broker_refuses_keeps_nothing_else_waiting(
     agent_id = BEAT.data.agent_id
     until(lambda: agent_id in {one.agent_id for one in agents_of(warren)}, "the heartbeat to be stored")
     assert all(service.ready() for service in warren.services)
-
-
-def test_2_a_good_command_with_such_a_property_is_carried_out(warren: Warren) -> None:
-    warren.start("scheduler")
-    warren.start("supervisor")
-    warren.wait_ready()
-    ids = [uuid4(), uuid4()]
-    cancels = [
-        build_message(
-            JobCancelRequested(
-                id=str(job_id), source="test", subject=str(job_id), data=JobCancelRequestedData(job_id=job_id)
-            )
-        )
-        for job_id in ids
-    ]
-    both = [
-        RawMessage(cancel.exchange, cancel.routing_key, properties, cancel.body)
-        for cancel, properties in zip(cancels, (TIME_AFTER_9999, TYPE_THAT_IS_NO_TEXT), strict=True)
-    ]
-    asyncio.run(publish_raw(warren.broker_url, both))
-    rows = until(lambda: len(found := rows_of(warren, ids)) == 2 and found, "both to be carried out")
-    assert {row.state for row in rows.values()} == {JobState.CANCELLED}
-    assert not parked_by_body(warren)

@@ -5,10 +5,8 @@ What a dead letter stores and how causes are grouped, stands in `tests/conforman
 `services/scheduler/tests/test_redrive.py`.
 """
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
-from uuid import UUID
 
 from tests.acceptance.command_line import start
 from tests.acceptance.store_queries import look
@@ -16,7 +14,6 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_store.dead_letters.rows import (
-    DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterState,
@@ -29,13 +26,16 @@ T = TypeVar("T")
 MODULE = "tests.acceptance.dead_handlers"
 
 
+def in_store(warren: Warren, question: Callable[[DeadLetterStore], Awaitable[T]]) -> T:
+    """What the store answers: a command of its own for each look would keep the machine busy."""
+    return look(warren, lambda store: question(store.dead_letter_store))
+
+
 def bury(warren: Warren, jobs: int) -> str:
     """So many jobs die of one cause; its fingerprint."""
     with SyncClient(warren.broker_url) as client:
-        requested = list(
-            client.request_many(JobSpec("flights.load", {"number": number}) for number in range(jobs))
-        )
-    assert len(requested) == jobs
+        specs = (JobSpec("flights.load", {"number": number}) for number in range(jobs))
+        assert len(list(client.request_many(specs))) == jobs
 
     def buried() -> DeadLetterGroup | None:
         groups = in_store(warren, lambda found: found.group_dead_letters(DeadLetterFilter()))
@@ -44,39 +44,15 @@ def bury(warren: Warren, jobs: int) -> str:
     return until(buried, f"{jobs} dead letters of one cause", within=90).fingerprint
 
 
-def in_store(warren: Warren, question: Callable[[DeadLetterStore], Awaitable[T]]) -> T:
-    """What the store answers: a command of its own for each look would keep the machine busy."""
-    return look(warren, lambda store: question(store.dead_letter_store))
-
-
-def all_dead_letters(warren: Warren) -> list[DeadLetter]:
-    which = DeadLetterFilter(states=(), limit=10_000)
-    return in_store(warren, lambda found: found.list_dead_letters(which))
-
-
-def states(warren: Warren) -> Counter[DeadLetterState]:
-    return Counter(dead_letter.state for dead_letter in all_dead_letters(warren))
-
-
-def until_it_is(warren: Warren, redrive: UUID, state: RedriveState) -> RedriveRow:
-    """Until it has come to this state and nothing is left to do."""
-
-    def over() -> RedriveRow | None:
-        (row,) = in_store(warren, lambda found: found.redrives([redrive]))
-        return row if row.state is state and row.finished_at else None
-
-    return until(over, f"the redrive to be {state.value}", within=120)
-
-
 def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(warren: Warren) -> None:
     scheduler, supervisor = warren.start("scheduler"), warren.start("supervisor")
     warren.start("agent", MODULE, "--slots", "50")
     warren.wait_ready()
     cause = bury(warren, 300)
     (warren.folder / "mended").touch()
-    words: Sequence[str] = ("dead-letters", "redrive", "--fingerprint", cause, "--rate", "40")
+    words = ("dead-letters", "redrive", "--fingerprint", cause, "--rate", "40")
     with start(warren, *words) as command:
-        row = until(lambda: rolling(warren, 30), "the redrive to be rolling")
+        until(lambda: rolling(warren, 30), "the redrive to be rolling")
         command.kill()
     scheduler.kill()
     supervisor.kill()
@@ -85,11 +61,19 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     until(lambda: rolling(warren, 120), "the redrive to go on", within=90)
     warren.services[-2].kill()
     warren.start("scheduler")
-    done = until_it_is(warren, row.redrive_id, RedriveState.DONE)
+
+    def over() -> RedriveRow | None:
+        """The redrive once nothing is left to do."""
+        (row,) = in_store(warren, lambda found: found.redrives())
+        return row if row.state is RedriveState.DONE and row.finished_at else None
+
+    done = until(over, "the redrive to be done", within=120)
     assert done.counts == {"succeeded": 300}
     assert sorted(map(int, warren.lines("loaded"))) == list(range(300)), "each once"
-    assert states(warren) == {DeadLetterState.SUCCEEDED: 300}
-    assert len({dead_letter.redriven_as for dead_letter in all_dead_letters(warren)}) == 300
+    which = DeadLetterFilter(states=(), limit=10_000)
+    dead_letters = in_store(warren, lambda found: found.list_dead_letters(which))
+    assert {one.state for one in dead_letters} == {DeadLetterState.SUCCEEDED}
+    assert len(dead_letters) == len({one.redriven_as for one in dead_letters}) == 300
     assert {entry.by for entry in done.journal} == {done.requested_by, "warrener/scheduler"}
 
 

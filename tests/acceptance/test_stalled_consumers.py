@@ -1,21 +1,19 @@
-"""Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers, and
-where it cannot, the supervisor raises the alarm."""
+"""Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers. That
+the supervisor raises the alarm where nobody consumes is told by `tests/simulation/test_lost_agent.py`, of a
+frozen scheduler by `test_services_frozen.py`."""
 
-import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.acceptance.event_tap import EventTap
-from tests.acceptance.store_queries import agents_of, effects, make_effects
-from tests.acceptance.warren import Warren, locked, until, with_heartbeat
+from tests.acceptance.store_queries import effects, make_effects
+from tests.acceptance.warren import Warren, until
 from tests.broker_access import delete_queues
 from tests.faults.postgres_proxy import by_way_of
 from tests.faults.swallowing_proxy import SwallowingProxy
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import JobCancelled, JobSpec, SyncClient
-from warrener_contracts.events import AgentLost, ServiceUnresponsive
-from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, STATUS_QUEUE, dispatch_queue
+from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE, STATUS_QUEUE, dispatch_queue
 
 MODULE = "tests.acceptance.lost_handlers"
 JOBS = 20
@@ -91,41 +89,3 @@ def test_3_services_whose_channels_are_killed_or_queues_deleted_come_back_and_ev
         client.cancel(long.job_id)
         with pytest.raises(JobCancelled):
             long.result(timeout=60)
-
-
-def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren) -> None:
-    make_effects(warren)
-    scheduler = warren.start("scheduler", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, 3))
-    supervisor = warren.start("supervisor")
-    agent = warren.start("agent", MODULE)
-    warren.wait_ready()
-    tap = EventTap(warren.broker_url, EVENTS)
-    until(lambda: agents_of(warren), "the agent's first heartbeat to be noted")
-    with SyncClient(warren.broker_url) as client:
-        agent.kill()
-        lost = until(lambda: tap.received(AgentLost), "the alarm that an agent is lost")[0]
-        assert lost.data.pid == agent.process.pid
-        waiting = list(client.request_many([JobSpec("quick")] * JOBS))
-        stalled = until(lambda: find_alarm(tap, "agent"), "the alarm that nobody runs what waits")
-        assert stalled.data.queue == dispatch_queue("quick").name
-        assert 0 < stalled.data.waiting <= JOBS  # the alarm may come while the scheduler dispatches them
-
-        with locked(warren.folder / "state.db"):
-            scheduler.freeze()
-        waiting += client.request_many([JobSpec("quick")] * JOBS)
-        stalled = until(
-            lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is unresponsive", within=90
-        )
-        assert stalled.data.queue == REQUESTS_QUEUE.name
-
-        scheduler.signal(signal.SIGCONT)
-        warren.start("agent", MODULE)
-        for job in waiting:
-            job.result(timeout=60)
-    log = supervisor.log.read_text()
-    assert log.count("alert.agent_lost") == 1
-    assert log.count("alert.service_unresponsive") == 2, "each thing is said once"
-
-
-def find_alarm(tap: EventTap, service: str) -> ServiceUnresponsive | None:
-    return next((event for event in tap.received(ServiceUnresponsive) if event.data.service == service), None)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,9 @@ from warrener_devservers import RabbitMQInstallation, ServerMissing
 
 HANDLERS = """
 import logging
+import os
+import signal
+from pathlib import Path
 
 from warrener_agent import Agent, JobContext
 
@@ -34,6 +36,12 @@ async def greet(job: JobContext, name: str) -> str:
 async def fail(job: JobContext) -> None:
     logging.getLogger("hello").info("about to fail")
     raise ValueError("nothing works today")
+
+@agent.job("hello.end", max_attempts=2, max_crashes=2)
+async def end() -> None:
+    with Path("runs").open("a") as runs:
+        runs.write("one\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -78,18 +86,6 @@ class RunningUp:
         """Another command in the same folder."""
         return run_in(self.folder, "warrener", *words)
 
-    def stored_lines(self, job_id: str) -> list[tuple[str, str, str]]:
-        """The stored log lines of a job's last attempt, once there are any: level, logger and text."""
-
-        def fact() -> list[tuple[str, str, str]]:
-            shown = self.command("job", job_id, "--logs", "--json")
-            assert shown.returncode == 0, shown.stderr
-            return [
-                (line["level"], line["logger"], line["text"]) for line in json.loads(shown.stdout)["lines"]
-            ]
-
-        return until(fact, f"log lines of {job_id}", within=60)
-
     def wait_ended(self) -> int:
         """Its exit code, once all that it has said is read: what it said last may still be in the pipe."""
         code = self.process.wait(90)
@@ -117,25 +113,43 @@ class RunningUp:
             self.lines.append(json.loads(line))
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[RunningUp]:
-    """A Warrener in a folder with two handlers; ready."""
+@pytest.mark.timeout(400)
+def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(tmp_path: Path) -> None:
     try:
         RabbitMQInstallation.of_this_machine()
     except ServerMissing as missing:
         pytest.skip(str(missing))
     (tmp_path / "hello.py").write_text(HANDLERS, encoding="utf-8")
-    running = RunningUp(tmp_path)
+    up = RunningUp(tmp_path)
     try:
-        running.until("ready")
-        yield running
+        ready = up.until("ready")
+        use_and_kill_services(up, ready)
+        everything = up.everything()
+        assert len(everything) >= 6  # up, three services, the broker's guard and the broker
+        later = up.command("request", "hello.greet", "name=later", "--delay", "1s").stdout.strip()
+        up.process.kill()
+        _, alive = psutil.wait_procs(everything, timeout=60)
+        assert not alive, "when up itself is killed nothing stays"
     finally:
-        running.end()
+        up.end()
+
+    following = RunningUp(tmp_path)
+    try:
+        following.until("ready")
+        ended = following.command("job", later, "--wait", "--json")
+        assert json.loads(ended.stdout)["result"] == "Hello, later!"
+        everything = following.everything()
+        following.process.send_signal(signal.SIGINT)
+        assert following.wait_ended() == 0, following.errors()
+        assert [line["event"] for line in following.lines[-2:]] == ["draining", "stopped"]
+        _, alive = psutil.wait_procs(everything, timeout=60)  # the broker's helpers end once they miss it
+        assert not alive
+    finally:
+        following.end()
 
 
-def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningUp) -> None:
-    ready = up.events("ready")[0]
-    assert ready["job_types"] == ["hello.fail", "hello.greet"]
+def use_and_kill_services(up: RunningUp, ready: dict[str, Any]) -> None:
+    assert ready["job_types"] == ["hello.end", "hello.fail", "hello.greet"]
     assert set(ready["processes"]) == {"scheduler", "supervisor", "agent"}
     with urllib.request.urlopen(f"{ready['console_url']}about", timeout=60) as page:
         assert "About this console" in page.read().decode()
@@ -144,14 +158,30 @@ def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningU
     assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr
     failed = up.command("request", "hello.fail", "--wait", "--json")
     assert (failed.returncode, json.loads(failed.stdout)["error"]["message"]) == (4, "nothing works today")
+    job_id = json.loads(failed.stdout)["job_id"]
 
-    lines = up.stored_lines(json.loads(failed.stdout)["job_id"])
-    assert ("info", "hello", "about to fail") in lines
+    def stored_lines() -> list[tuple[str, str, str]]:
+        shown = up.command("job", job_id, "--logs", "--json")
+        assert shown.returncode == 0, shown.stderr
+        return [(line["level"], line["logger"], line["text"]) for line in json.loads(shown.stdout)["lines"]]
+
+    assert ("info", "hello", "about to fail") in until(stored_lines, f"log lines of {job_id}")
     assert {line["level"] for line in up.events("log", "agent")} <= {"print", "warning", "error"}
 
-    for name, pid in ready["processes"].items():
+    # A job that ends its agent is dead for good (G2): under `up` nobody else lives to receive it.
+    ended = up.command("request", "hello.end", "--wait", "--timeout", "120")
+    assert ended.returncode == 4
+    assert "lost: agent" in ended.stderr
+    for number in range(3):  # what is left of the dead job would be delivered before these
+        greeted = up.command("request", "hello.greet", f"name={number}", "--wait", "--timeout", "80")
+        assert greeted.stdout == f'"Hello, {number}!"\n', greeted.stderr
+    assert len((up.folder / "runs").read_text().splitlines()) == 2
+    assert len(up.events("started", "agent")) == 1 + 2
+
+    for name, pid in (ready["processes"] | {"agent": up.events("started", "agent")[-1]["pid"]}).items():
+        started = len(up.events("started", name))
         os.kill(pid, signal.SIGKILL)
-        up.until("started", name, times=2)
+        up.until("started", name, times=started + 1)
     again = up.command("request", "hello.greet", "name=again", "--wait", "--timeout", "80")
     assert (again.returncode, again.stdout) == (0, '"Hello, again!"\n'), again.stderr
 
@@ -159,36 +189,10 @@ def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningU
     assert second.returncode == 1
     assert str(up.process.pid) in second.stderr
 
-    page = json.loads(up.command("job", json.loads(failed.stdout)["job_id"][-12:], "--json").stdout)
+    page = json.loads(up.command("job", job_id[-12:], "--json").stdout)
     assert (page["state"], page["attempts"][0]["outcome"]) == ("dead", "failed")
     assert {row["state"] for row in json.loads(up.command("jobs", "--json").stdout)} == {"succeeded", "dead"}
     assert up.command("doctor").returncode == 0
-
-    everything = up.everything()
-    up.process.send_signal(signal.SIGINT)
-    assert up.wait_ended() == 0, up.errors()
-    assert [line["event"] for line in up.lines[-2:]] == ["draining", "stopped"]
-    _, alive = psutil.wait_procs(everything, timeout=60)  # the broker's helpers end once they miss it
-    assert not alive
-
-
-def test_when_up_itself_is_killed_nothing_stays_and_the_next_one_goes_on(
-    up: RunningUp, tmp_path: Path
-) -> None:
-    value = up.command("request", "hello.greet", "name=later", "--delay", "1s").stdout.strip()
-    everything = up.everything()
-    assert len(everything) >= 6  # up, three services, the broker's guard and the broker
-    up.process.kill()
-    _, alive = psutil.wait_procs(everything, timeout=60)
-    assert not alive
-
-    following = RunningUp(tmp_path)
-    try:
-        following.until("ready")
-        ended = following.command("job", value, "--wait", "--json")
-        assert json.loads(ended.stdout)["result"] == "Hello, later!"
-    finally:
-        following.end()
 
 
 def test_up_with_a_broker_and_a_database_that_are_there(
@@ -198,7 +202,7 @@ def test_up_with_a_broker_and_a_database_that_are_there(
     there = RunningUp(tmp_path, "--broker", vhost_url, "--store", postgres_url, "--ledger", postgres_url)
     try:
         ready = there.until("ready")
-        assert ready["job_types"] == ["hello.fail", "hello.greet"]
+        assert ready["job_types"] == ["hello.end", "hello.fail", "hello.greet"]
         assert not there.events("started", "broker")
         greeted = there.command("request", "hello.greet", "name=World", "--wait")
         assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr
@@ -230,44 +234,3 @@ def test_a_module_that_cannot_be_imported_ends_up_with_one_sentence(tmp_path: Pa
     sentence = "expected the agent to start, got: expected broken to be imported, got ModuleNotFoundError: "
     assert sentence in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stdout
-
-
-ENDS_ITS_AGENT = """
-import os
-import signal
-from pathlib import Path
-
-from warrener_agent import Agent
-
-agent = Agent()
-
-@agent.job("hello.end", max_attempts=2, max_crashes=2)
-async def end() -> None:
-    with Path("runs").open("a") as runs:
-        runs.write("one\\n")
-    os.kill(os.getpid(), signal.SIGKILL)
-
-@agent.job("hello.greet")
-async def greet(name: str) -> str:
-    return f"Hello, {name}!"
-"""
-
-
-def test_g2_a_job_that_ends_its_agent_is_dead_for_good_and_the_others_go_on(tmp_path: Path) -> None:
-    """With one agent under `up`, nobody lives to receive that the job has ended."""
-    (tmp_path / "hello.py").write_text(ENDS_ITS_AGENT, encoding="utf-8")
-    up = RunningUp(tmp_path)
-    try:
-        up.until("ready")
-        ended = up.command("request", "hello.end", "--wait", "--timeout", "120")
-        assert ended.returncode == 4
-        assert "lost: agent" in ended.stderr
-        for number in range(3):  # what is left of the dead job would be delivered before these
-            greeted = up.command(
-                "request", "hello.greet", f"name=guest {number}", "--wait", "--timeout", "80"
-            )
-            assert f"Hello, guest {number}!" in greeted.stdout, greeted.stderr
-        assert len((tmp_path / "runs").read_text().splitlines()) == 2
-        assert len(up.events("started", "agent")) == 1 + 2
-    finally:
-        up.end()

@@ -23,12 +23,6 @@ from warrener_devservers.process import free_block
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
-QUICK_LOSSES = {
-    "WARRENER_AGENT_CLAIM_TTL": "2",
-    "WARRENER_AGENT_HEARTBEAT": "1",
-    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "5",
-}
-"""The environment of a warren that finds a lost agent within seconds."""
 
 
 def until(fact: Callable[[], T | Literal[False] | None], what: str, *, within: float = 60.0) -> T:

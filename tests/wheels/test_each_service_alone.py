@@ -74,7 +74,7 @@ def test_a_service_waits_for_its_broker(
     tmp_path: Path,
 ) -> None:
     programs = environment_with(member)
-    assert others_in(programs, member) == set()
+    assert set(packages_in(programs)) & SERVICES == {member}, "no other service came along"
     assert len(strangers_in(programs)) <= BUDGETS[member]
     (tmp_path / "greeting.py").write_text(HANDLERS, encoding="utf-8")
     store = f"sqlite:///{tmp_path}/state.db"
@@ -108,7 +108,7 @@ def test_the_command_installs_without_the_services(environment_with: NewEnvironm
     shown = subprocess.run([programs / "warrener", "--help"], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "request" in shown.stdout
-    assert not set(members_in(programs)) & SERVICES
+    assert not set(packages_in(programs)) & SERVICES
 
 
 @pytest.mark.parametrize("member", ["warrener-contracts", "warrener-calendar", "warrener-client"])
@@ -119,21 +119,11 @@ def test_a_library_imports_alone(member: str, environment_with: NewEnvironment) 
         [programs / "python", "-c", f"import {module}"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert not set(members_in(programs)) & SERVICES
+    assert not set(packages_in(programs)) & SERVICES
     assert len(strangers_in(programs)) <= BUDGETS[member]
 
 
 SERVICES = {"warrener-scheduler", "warrener-supervisor", "warrener-agent"}
-
-
-def others_in(programs: Path, member: str) -> set[str]:
-    """The other services that came along; there should be none."""
-    return set(members_in(programs)) & (SERVICES - {member})
-
-
-def members_in(programs: Path) -> list[str]:
-    """The members of the workspace that an environment has."""
-    return [name for name in packages_in(programs) if name.startswith("warrener")]
 
 
 def strangers_in(programs: Path) -> list[str]:

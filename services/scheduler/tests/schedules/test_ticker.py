@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from services.scheduler.tests.stage import SECOND, START, Stage, at, job_ids, put, send, statuses, tick_rows
 from tests.store_rows import succeeded
 
+from warrener_calendar.zones import database_version
 from warrener_contracts import topology
 from warrener_contracts.events import JobCancelRequested, JobRequested, ScheduleTicked, TickStatus
 from warrener_contracts.identity import tick_job_id
@@ -267,6 +268,18 @@ def test_another_zone_database_replans() -> None:
     step = decide_ticks(DueSchedule(wrong), START, ZONES)
     assert step.ticks == ()
     assert (step.row.next_at, step.row.zone_version) == (at(12 * 3600), ZONES)
+
+
+async def test_a_scheduler_that_starts_with_another_zone_database_replans() -> None:
+    stage = Stage()
+    planned = scheduled(stage.clock.now(), rule=CronRule(expression="0 12 * * *"))
+    hour_later = stage.clock.now() + 3600 * SECOND
+    old = replace(planned, zone_version="2025z", next_at=hour_later, wake_at=hour_later)
+    await stage.store.put_schedules([old])
+    await stage.open()
+    row = (await stage.store.schedules())[old.name]
+    await stage.close()
+    assert (row.next_at, row.zone_version) == (planned.next_at, database_version())
 
 
 def test_a_replaced_schedule_has_missed_nothing_before_that_when_it_is_replanned() -> None:
