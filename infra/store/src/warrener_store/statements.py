@@ -1,8 +1,8 @@
 """The SQL statements by name. Each aggregate's folder has its own, with the reason in a comment above each.
 
 `statements.sql` is for both databases, in PostgreSQL's words; SQLite's follow from them (`_for_sqlite`). A
-statement that PostgreSQL runs once for a batch and SQLite once for each row, or that needs a planner's hint,
-stands in `postgres.sql` and `sqlite.sql`.
+statement that PostgreSQL runs once for a batch and SQLite once for each row stands in `postgres.sql` and
+`sqlite.sql`. An index that SQLite's planner must use stands in a comment, for it alone.
 """
 
 import re
@@ -16,18 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 FOLDERS = (
-    "agents",
-    "audit",
-    "breakers",
-    "dead_letters",
-    "incidents",
-    "jobs",
-    "logs",
-    "parked",
-    "retention",
-    "schedules",
-    "sessions",
-    "statistics",
+    "agents audit breakers dead_letters incidents jobs logs parked retention schedules sessions statistics"
 )
 """The aggregates; the package itself has a `statements.sql` too."""
 _HOMES: Mapping[str, str] = MappingProxyType(
@@ -38,14 +27,15 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("audit.store", "audit_record"),
             ("breakers.store", "breaker"),
             ("dead_letters.columns", "redrive dead_letter"),
-            ("incidents.columns", "incident policy_version over"),
+            ("incidents.columns", "incident raised_again policy_version over"),
             ("jobs.columns", "job succeeded"),
             ("jobs.rules", "in_flight"),
             ("logs.store", "log_chunk"),
             ("retention.prunable_tables", "prunable"),
-            ("schedules.columns", "schedule tick watch claimed arrival newest"),
+            ("schedules.columns", "schedule schedule_columns put_again tick tick_columns decided_again"),
+            ("schedules.columns", "watch claimed arrival newest"),
             ("sessions.store", "session"),
-            ("statistics.store", "series_bucket cause_bucket deploy agent_version"),
+            ("statistics.store", "moved_position series_bucket cause_bucket deploy agent_version"),
         )
         for word in words.split()
     }
@@ -97,7 +87,7 @@ def _load(file: str) -> dict[str, str]:
     """All statements of the files of this name; raises ValueError if two have the same name."""
     found: dict[str, str] = {}
     package = files("warrener_store")
-    for folder in (package, *(package / name for name in FOLDERS)):
+    for folder in (package, *(package / name for name in FOLDERS.split())):
         source = folder / f"{file}.sql"
         _, *parts = _NAMED.split(source.read_text(encoding="utf-8")) if source.is_file() else ("",)
         for name, text in zip(parts[::2], parts[1::2], strict=True):
@@ -141,6 +131,7 @@ _SQLITE_WORDS = [
     for pattern, replacement in (
         (r"= ANY ?\((\$\d+)::\w+\[\]\)", r"IN (SELECT value FROM json_each(\1))"),
         (r"::(?:double precision|\w+)(?:\[\])?", ""),
+        (r"/\* (INDEXED BY \w+) \*/", r"\1"),
         (r"\bstrpos\(", "instr("),
         (r"\bgreatest\(", "max("),
         (r"\bleast\(", "min("),
