@@ -84,7 +84,7 @@ async def test_a_sign_that_only_the_store_has_counts_too(harness: SupervisorHarn
     assert not requested_agents(harness)
 
 
-async def test_one_that_does_not_answer_is_lost_and_a_loss_that_was_none_is_taken_back_and_its_attempt_stopped(
+async def test_one_that_does_not_answer_is_lost_and_a_loss_that_was_none_is_taken_back(
     harness: SupervisorHarness,
 ) -> None:
     await both_beat(harness, 10)
