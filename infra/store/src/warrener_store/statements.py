@@ -27,27 +27,28 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("audit.store", "audit_record"),
             ("breakers.store", "breaker"),
             ("dead_letters.columns", "redrive dead_letter"),
-            ("incidents.columns", "incident raised_again policy_version over"),
+            ("incidents.columns", "incident policy_version over"),
             ("jobs.columns", "job succeeded"),
             ("jobs.rules", "in_flight"),
             ("logs.store", "log_chunk"),
             ("retention.prunable_tables", "prunable"),
-            ("schedules.columns", "schedule schedule_columns put_again tick tick_columns decided_again"),
-            ("schedules.columns", "watch claimed arrival newest"),
+            ("schedules.columns", "schedule schedule_columns tick tick_columns watch claimed arrival newest"),
             ("sessions.store", "session"),
-            ("statistics.store", "moved_position series_bucket cause_bucket deploy agent_version"),
+            ("statistics.store", "series_bucket cause_bucket deploy agent_version"),
         )
         for word in words.split()
     }
 )
-"""The module whose `WORDS` say what a word in braces stands for, such as the columns of a row, in order. All
-other words are those of the statements that write jobs."""
+"""The module whose `WORDS` say what a word in braces stands for, such as the columns of a row, in order.
+Other words are those of the statements that write jobs, or name a part that statements share."""
 
 
 def _meaning(found: re.Match[str], dialect: str) -> str:
     if (home := _HOMES.get(found[1])) is not None:
         words = import_module(f"warrener_store.{home}").WORDS
         return _expand(words[found[1]], dialect)
+    if (part := _load("statements").get(found[1])) is not None:
+        return _expand(part, dialect)
     from warrener_store.jobs.parameters import JOB_WORDS  # noqa: PLC0415 - a program that only reads needs none
 
     return JOB_WORDS[dialect][found[0]]

@@ -45,31 +45,11 @@ RUNS = RowMapper(rows.RunRow)
 SCHEDULED_RUNS = RowMapper(rows.ScheduledRun)
 ARRIVALS = RowMapper(rows.ArrivalRow)
 ARRIVAL_OUTCOMES = RowMapper(rows.ArrivalOutcome)
-_DECIDED_AGAIN = """
-ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  status = excluded.status,
-  decided_at = excluded.decided_at,
-  reason = excluded.reason,
-  job_id = excluded.job_id,
-  wake_at = excluded.wake_at,
-  request = excluded.request
-"""
-_PUT_AGAIN = """
-ON CONFLICT (name) DO UPDATE SET
-  definition = excluded.definition,
-  put_at = excluded.put_at,
-  zone_version = excluded.zone_version,
-  next_at = excluded.next_at,
-  wake_at = CASE WHEN held.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
-WHERE held.put_at <= excluded.put_at AND held.definition <> excluded.definition
-"""
 WORDS = {
     "schedule": qualify("schedule", SCHEDULE_COLUMNS),
     "schedule_columns": ", ".join(SCHEDULE_COLUMNS),
-    "put_again": _PUT_AGAIN.strip(),
     "tick": qualify("tick", TICKS.columns),
     "tick_columns": ", ".join(TICKS.columns),
-    "decided_again": _DECIDED_AGAIN.strip(),
     "watch": qualify("watch", WATCHES.columns),
     "claimed": qualify("claimed", WATCHES.columns),
     "arrival": qualify("arrival", ARRIVALS.columns),

@@ -37,19 +37,7 @@ _RECENT_ENDS = RowMapper(RecentEnds)
 ENDED_JOBS = RowMapper(
     EndedJob, [field.name for field in fields(EndedJob) if field.name not in {"error_type", "message"}]
 )
-_MOVED_POSITION = """
-INSERT INTO warrener_statistics_position AS held (one, revision, finished_at, job_id, complete_until)
-VALUES (1, $1, $2, $3, $4)
-ON CONFLICT (one) DO UPDATE SET
-  revision = excluded.revision,
-  finished_at = excluded.finished_at,
-  job_id = excluded.job_id,
-  complete_until = excluded.complete_until
-WHERE held.revision = excluded.revision - 1
-RETURNING 1
-"""
 WORDS = {
-    "moved_position": _MOVED_POSITION.strip(),
     "series_bucket": ", ".join(SERIES_BUCKETS.columns),
     "cause_bucket": ", ".join(CAUSE_BUCKETS.columns),
     "deploy": ", ".join(DEPLOYS.columns),
