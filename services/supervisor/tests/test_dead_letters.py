@@ -209,7 +209,7 @@ def store() -> UnavailableStore:
 
 
 @pytest.fixture
-def bury(bus: MemoryBus, store: MemoryStore, clock: VirtualClock) -> DeadLetterConsumer:
+def dead_letters(bus: MemoryBus, store: MemoryStore, clock: VirtualClock) -> DeadLetterConsumer:
     return DeadLetterConsumer(SupervisorPorts(bus, store, clock, Timings()), SupervisorMetrics())
 
 
@@ -219,7 +219,7 @@ def requeuer(bus: MemoryBus, store: MemoryStore) -> ParkedMessageRequeuer:
 
 
 async def test_3_news_that_found_no_queue_is_published_again_as_it_was_once_and_not_parked(
-    bus: MemoryBus, broker: MemoryBroker, store: UnavailableStore, bury: DeadLetterConsumer
+    bus: MemoryBus, broker: MemoryBroker, store: UnavailableStore, dead_letters: DeadLetterConsumer
 ) -> None:
     broker.delete_queue(topology.STATUS_QUEUE.name)
     stray = NEWS._replace(exchange=topology.RETURN, routing_key="1s.nobody", message_id="stray")
@@ -229,9 +229,9 @@ async def test_3_news_that_found_no_queue_is_published_again_as_it_was_once_and_
     store.away = True
     for _ in range(3):  # as a Consumer does: the same batch, until it is handled
         with pytest.raises(StoreUnavailable):
-            await bury.handle(subscription, batch)
+            await dead_letters.handle(subscription, batch)
     store.away = False
-    await bury.handle(subscription, batch)
+    await dead_letters.handle(subscription, batch)
     [again] = await next_batch(await bus.subscribe(topology.STATUS_QUEUE.name, prefetch=10))
     assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
     assert again.headers["traceparent"] == "00-1"
@@ -250,14 +250,18 @@ def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
 
 
 async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it(
-    bus: MemoryBus, broker: MemoryBroker, store: MemoryStore, bury: DeadLetterConsumer, clock: VirtualClock
+    bus: MemoryBus,
+    broker: MemoryBroker,
+    store: MemoryStore,
+    dead_letters: DeadLetterConsumer,
+    clock: VirtualClock,
 ) -> None:
     await bus.declare(topology.TOPOLOGY.with_queues([QUEUE]))
     broker.delete_queue(topology.DELAY_LEVELS[1].queue)
     delayed = NEWS._replace(exchange=topology.DELAY, routing_key="5s.default.x")
     await bus.publish([delayed._replace(message_id=f"delayed-{number}") for number in range(80)])
     stray = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=100)
-    await bury.handle(stray, await next_batch(stray))
+    await dead_letters.handle(stray, await next_batch(stray))
     assert not await store.parked()
     assert stray.nothing_unacked
     assert broker.ready(topology.DELAY_LEVELS[1].queue) == 80

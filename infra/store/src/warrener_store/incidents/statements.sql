@@ -59,7 +59,7 @@ FROM warrener_escalation_policies
 ORDER BY first_seen_at, version
 
 -- name: raised_again
--- Part of the statements that raise incidents: an open one is counted on, a closed one begins anew.
+-- Part of the statements that raise incidents: an open one is counted on, a closed one begins again.
 ON CONFLICT (fingerprint) DO UPDATE SET
   kind = excluded.kind,
   subject = excluded.subject,
