@@ -76,7 +76,7 @@ def test_an_error_that_no_retry_names_is_death_and_is_explained() -> None:
     assert dead_letter_of(decision).reason == "ConnectionResetError is never retried (no_retry_on)"
 
 
-def test_names_say_what_is_tried_again_and_a_handlers_request_counts_before_them() -> None:
+def test_names_decide_what_is_tried_again_and_a_handlers_request_counts_before_them() -> None:
     def judged_by(policy: JobPolicy, error: ErrorInfo, **more: Any) -> JobRow:
         return judged(make(JobState.RUNNING, policy=policy), failed(error=error, **more)).row
 
