@@ -38,7 +38,7 @@ from warrener_store.statements import FOLDERS, positional, statement
 def names_of(file: str) -> list[str]:
     """The names of the statements in all files of this name."""
     package = files("warrener_store")
-    sources = (folder / file for folder in (package, *(package / name for name in FOLDERS)))
+    sources = (folder / file for folder in (package, *(package / name for name in FOLDERS.split())))
     lines = (line for source in sources if source.is_file() for line in source.read_text().splitlines())
     return [line.removeprefix("-- name: ") for line in lines if line.startswith("-- name: ")]
 
@@ -63,11 +63,6 @@ def test_an_array_of_postgresql_is_a_json_text_of_sqlite_and_a_batch_is_one_row(
     assert "FROM (SELECT $1 AS exchange, $2 AS key) AS batch" in statement("sqlite", "note_bound")
 
 
-def test_an_unknown_statement_is_a_key_error() -> None:
-    with pytest.raises(KeyError):
-        statement("sqlite", "nothing")
-
-
 def test_parameters_stand_in_the_order_of_their_use() -> None:
     prepared = positional("SELECT $2, ?1, $2")
     assert prepared.text == "SELECT ?, ?, ?"
@@ -82,16 +77,12 @@ DOCUMENTS = st.recursive(
 )
 
 
-@given(ANY_TEXT)
-def test_an_escaped_text_can_be_stored_and_comes_back(text: str) -> None:
-    stored = escape(text)
-    assert "\x00" not in stored.encode().decode()
-    assert unescape(stored) == text
-
-
 @given(ANY_TEXT, ANY_TEXT)
-def test_different_texts_stay_different(one: str, other: str) -> None:
-    assert (escape(one) == escape(other)) == (one == other)
+def test_an_escaped_text_can_be_stored_comes_back_and_stays_different(one: str, other: str) -> None:
+    stored = escape(one)
+    assert "\x00" not in stored.encode().decode()
+    assert unescape(stored) == one
+    assert (stored == escape(other)) == (one == other)
 
 
 @given(DOCUMENTS)
@@ -162,27 +153,17 @@ ROWS = st.builds(
 def test_rows_are_handed_over_in_the_order_of_their_ids() -> None:
     rows = [queued_job(idempotency_key=f"k{n}" if n else None) for n in range(5)]
     assert batches.unique_rows([*rows, rows[0]]) == sorted(rows, key=lambda row: row.job_id)
-
-
-def test_where_a_key_stands_twice_the_order_of_the_batch_is_preserved() -> None:
     rows = sorted((queued_job(idempotency_key="k") for _ in range(4)), key=lambda row: row.job_id)[::-1]
-    assert batches.unique_rows(rows) == rows
+    assert batches.unique_rows(rows) == rows, "where a key stands twice the order of the batch stays"
 
 
-def test_what_nothing_stands_for_is_left_for_another_round() -> None:
-    taken = queued_job(idempotency_key="k")
-    blocked = queued_job(idempotency_key="k")
+def test_each_row_of_a_batch_is_the_one_that_is_there_or_comes_before_it() -> None:
+    taken, blocked = queued_job(idempotency_key="k"), queued_job(idempotency_key="k")
     free = replace(blocked, idempotency_key="free")
     assert batches.match_existing({0: blocked, 1: free}, (), [taken]) == {0: Inserted(taken, new=False)}
-
-
-def test_in_turn_each_row_sees_those_before_it() -> None:
-    row, other = queued_job(idempotency_key="k"), queued_job(idempotency_key="k")
-    assert batches.resolve_in_order([row, other, row], batches.ExistingJobs()) == [
-        Inserted(row, new=True),
-        Inserted(row, new=False),
-        Inserted(row, new=False),
-    ]
+    repeats = [Inserted(taken, new=False)] * 2
+    in_turn = batches.resolve_in_order([taken, blocked, taken], batches.ExistingJobs())
+    assert in_turn == [Inserted(taken, new=True), *repeats]
 
 
 @CODECS
@@ -195,23 +176,17 @@ def test_beside_others_a_job_is_written_as_it_is_alone(codec: ColumnCodec, rows:
     assert [list(row) for row in zip(*together, strict=True)] == alone
 
 
-def test_equal_values_of_new_jobs_are_handed_over_once_and_missing_ones_not_at_all() -> None:
+def test_equal_values_are_handed_over_once_and_missing_ones_not_at_all() -> None:
     first = queued_job()
     arrays = dict(zip(JOB_COLUMNS, jobs_to_arrays([first, replace(first, job_id=uuid4())]), strict=True))
-    assert arrays["job_type"] == ["flights.load"]
-    assert arrays["wake_at"] == [first.wake_at]
+    assert (arrays["job_type"], arrays["wake_at"]) == (["flights.load"], [first.wake_at])
     assert arrays["agent_id"] == []
     assert len(arrays["job_id"]) == len(arrays["arguments"]) == 2
-
-
-def test_equal_values_of_saved_jobs_are_handed_over_once_and_missing_ones_not_at_all() -> None:
     rows = [running_job(dispatched_at=after(number)) for number in range(3)]
     columns = ("job_id", "held", *STATE_FIELDS, "run_started_at", "run_finished_at")
-    by_column = dict(
-        zip(columns, saves_to_arrays(batches.group_saves([succeeded(row) for row in rows])), strict=True)
-    )
-    assert by_column["held"] == [1]
-    assert by_column["state"] == ["succeeded"]
+    saves = saves_to_arrays(batches.group_saves([succeeded(row) for row in rows]))
+    by_column = dict(zip(columns, saves, strict=True))
+    assert (by_column["held"], by_column["state"]) == ([1], ["succeeded"])
     assert by_column["wake_at"] == by_column["result"] == []
     assert by_column["run_finished_at"] == [after(60)]
     assert len(by_column["job_id"]) == len(by_column["dispatched_at"]) == 3

@@ -62,20 +62,18 @@ OTHER_UPDATES = {
     "steps_done_not_negative": "warrener_incident_occurrences SET steps_done = -1",
 }
 
+REDRIVE = (
+    f"warrener_redrives VALUES ('{JOB}', '%s', '{{}}', '', '', {MOMENT}, 1, '%s', '', '{{}}', {MOMENT}, "
+    f"'{{}}', '[]', NULL, NULL, NULL, {MOMENT}, NULL)"
+)
 INSERTS = {
     "number_from_one": f"warrener_checkpoints VALUES ('{UUID(int=1)}', 1, 0, NULL, {MOMENT})",
     "lines_in_order": "warrener_attempt_logs VALUES "
     f"('{UUID(int=1)}', 1, {MOMENT}, 2, 1, 1, 'a1', true, 1, '[]')",
     "guarantee_known": "warrener_job_types VALUES "
     f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
-    "redrive_kind_known": "warrener_redrives VALUES "
-    f"('{JOB}', 'revive', '{{}}', '', '', {MOMENT}, 1, 'done', '', '{{}}', {MOMENT}, '{{}}', "
-    "'[]', NULL, NULL, NULL, "
-    f"{MOMENT}, NULL)",
-    "redrive_state_known": "warrener_redrives VALUES "
-    f"('{JOB}', 'drop', '{{}}', '', '', {MOMENT}, 1, 'lost', '', '{{}}', {MOMENT}, '{{}}', "
-    "'[]', NULL, NULL, NULL, "
-    f"{MOMENT}, NULL)",
+    "redrive_kind_known": REDRIVE % ("revive", "done"),
+    "redrive_state_known": REDRIVE % ("drop", "lost"),
     "audit_outcome_known": "warrener_audit VALUES "
     f"('{JOB}', {MOMENT}, 'ada', 'admin', 'token', '', 'job.cancel', '', '', 'hoped', '', {MOMENT})",
     "audit_end_known_iff_completed": "warrener_audit VALUES "

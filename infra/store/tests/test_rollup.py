@@ -94,15 +94,12 @@ def test_a_job_that_never_ran_has_no_duration_and_clocks_that_disagree_give_no_n
     assert (one.duration_sum, one.queue_time_sum) == (0.0, 0.0)
 
 
-def test_versions_of_the_code_have_buckets_of_their_own() -> None:
+def test_versions_have_buckets_of_their_own_and_old_jobs_none_that_would_be_deleted_at_once() -> None:
     found = rolled_up(ended_job(), ended_job(agent_id="b2"))
     versions = {key.code_version for key in found.buckets if key.kind is rows.SeriesKind.ALL}
     assert versions == {"", "1.4.2"}
-
-
-def test_old_jobs_fill_no_bucket_that_would_be_deleted_at_once() -> None:
-    found = rolled_up(ended_job(), now=NOON + timedelta(days=10))
-    assert {key.span for key in found.buckets} == {rows.BucketSpan.HOUR, rows.BucketSpan.DAY}
+    old = rolled_up(ended_job(), now=NOON + timedelta(days=10))
+    assert {key.span for key in old.buckets} == {rows.BucketSpan.HOUR, rows.BucketSpan.DAY}
 
 
 def test_causes_of_death_are_counted_by_job_type() -> None:
@@ -152,21 +149,15 @@ def test_buckets_begin_at_whole_spans() -> None:
     ]
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.04, 1.0, 17.3, 3600.0, 86_400.0])
-def test_a_class_holds_its_durations(seconds: float) -> None:
-    number = class_of(seconds)
-    assert seconds <= upper_bound(number) * 1.000001
-    assert number == 0 or seconds > upper_bound(number - 1)
-
-
-def test_a_percentile_is_near_the_true_one() -> None:
+def test_a_histogram_holds_its_durations_is_near_the_truth_and_comes_back_as_it_went() -> None:
     histogram = Counter(class_of(seconds) for seconds in range(1, 101))
     for share in (0.5, 0.95):
         assert percentile(histogram, share) == pytest.approx(100 * share, rel=0.25)
     assert percentile({}, 0.5) is None
     assert class_of(10.0**9) == MAX_CLASS
-
-
-def test_a_histogram_comes_back_as_it_went() -> None:
+    for seconds in (0.0, 0.001, 0.04, 1.0, 17.3, 3600.0, 86_400.0):
+        number = class_of(seconds)
+        assert seconds <= upper_bound(number) * 1.000001
+        assert number == 0 or seconds > upper_bound(number - 1)
     assert decode_histogram(encode_histogram({20: 3, 1: 1})) == {1: 1, 20: 3}
     assert encode_histogram({}) == ""

@@ -119,11 +119,6 @@ def test_after_a_failure_a_job_waits_for_its_time_its_breaker_and_an_agent(
     assert facts(job_timeline(row, attempts, now))[3:] == expected
 
 
-def test_a_job_that_dies_without_a_start_waited_for_an_agent() -> None:
-    row = finished(JobState.EXPIRED, 40, attempt=1)
-    assert facts(job_timeline(row, [], after(99))) == [("request", -1, 0, 1), ("queue", 0, 40, 1)]
-
-
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
@@ -132,9 +127,10 @@ def test_a_job_that_dies_without_a_start_waited_for_an_agent() -> None:
         (waiting_job(due_at=NOON, updated_at=after(1)), [("breaker", 0.0, None, 1)]),
         (queued_job(), [("queue", 0.0, None, 1)]),
         (queued_job(dispatched_at=None), [("limit", 0.0, None, 1)]),
+        (finished(JobState.EXPIRED, 40, attempt=1), [("queue", 0.0, 40.0, 1)]),
     ],
 )
-def test_the_last_wait_of_a_job_that_is_not_over_lasts(row: JobRow, expected: Facts) -> None:
+def test_the_last_wait_lasts_or_ends_with_its_job(row: JobRow, expected: Facts) -> None:
     assert facts(job_timeline(row, [], after(10)))[1:] == expected
 
 

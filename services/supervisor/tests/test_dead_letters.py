@@ -1,8 +1,6 @@
 """Dead-lettered, parked and unroutable messages are stored, published again, judged, or requeued."""
 
-import json
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
 
 import pytest
 from services.supervisor.tests.stage import FRESH, JOB, NOW, SupervisorHarness, event, make, opened
@@ -75,7 +73,9 @@ async def next_batch(subscription: Subscription) -> list[Delivery]:
     raise AssertionError("expected a delivery, got the end")
 
 
-async def test_a_parked_message_is_stored_once_with_its_reason(harness: SupervisorHarness) -> None:
+async def test_what_is_parked_or_bound_nowhere_is_stored_once_with_its_reason(
+    harness: SupervisorHarness,
+) -> None:
     parked = build_parked_message(
         queue="warrener.requests",
         body=b"{",
@@ -84,10 +84,12 @@ async def test_a_parked_message_is_stored_once_with_its_reason(harness: Supervis
         message_id="p",
         content_type=None,
     )
-    await harness.publish(parked, parked._replace(headers={**parked.headers}), then=1)
-    (message,) = await harness.store.parked()
-    found = (message.queue, message.reason, message.detail, message.body)
-    assert found == ("warrener.requests", "not_json", "no", b"{")
+    nowhere = Message(topology.RETURN, "1s.nobody.flights.load", b"{}", "application/json", "n", "x", {})
+    await harness.publish(parked, parked._replace(headers={**parked.headers}), nowhere, then=1)
+    found = {one.reason: (one.queue, one.detail, one.body) for one in await harness.store.parked()}
+    assert len(await harness.store.parked()) == 2
+    assert found["not_json"] == ("warrener.requests", "no", b"{")
+    assert "nobody.flights.load" in found["unroutable"][1]
 
 
 async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
@@ -100,21 +102,9 @@ async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
             await subscription.reject(batch, requeue=False)
             break
         await harness.clock.advance(1)
-        assert not await harness.store.parked(), (
-            "its job goes on, so nobody has anything to do about the message"
-        )
+        assert not await harness.store.parked(), "its job goes on: nobody has to do anything"
         assert harness.all_of(events.AttemptLost)
         assert (await harness.row()).attempt == 2
-
-
-async def test_what_is_bound_nowhere_is_stored(harness: SupervisorHarness) -> None:
-    nowhere = Message(topology.DEAD, "x", json.dumps({}).encode(), "application/json", "n", "x", {})
-    await harness.publish(
-        nowhere._replace(exchange=topology.RETURN, routing_key="1s.nobody.flights.load"), then=1
-    )
-    (message,) = await harness.store.parked()
-    assert message.reason == "unroutable"
-    assert "nobody.flights.load" in message.detail
 
 
 async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_the_end(
@@ -176,72 +166,77 @@ async def test_4_what_runs_or_is_over_does_not_need_the_message(
     assert (after.state, after.attempt, after.losses) == (state, 1, 0)
 
 
-class Misrouting(NamedTuple):
-    clock: VirtualClock
-    broker: MemoryBroker
-    bus: MemoryBus
-
-    def consumer(self, store: MemoryStore) -> DeadLetterConsumer:
-        return DeadLetterConsumer(
-            SupervisorPorts(self.bus, store, self.clock, Timings()), SupervisorMetrics()
-        )
+@pytest.fixture
+async def clock() -> VirtualClock:
+    return VirtualClock(NOW)
 
 
 @pytest.fixture
-async def misrouting() -> AsyncIterator[Misrouting]:
-    clock = VirtualClock(NOW)
-    broker = MemoryBroker(clock)
-    bus = MemoryBus(broker)
-    await bus.start()
-    await bus.declare(topology.TOPOLOGY)
-    yield Misrouting(clock, broker, bus)
-    await bus.close()
-    broker.stop()
+async def broker(clock: VirtualClock) -> AsyncIterator[MemoryBroker]:
+    one = MemoryBroker(clock)
+    yield one
+    one.stop()
 
 
-async def test_3_news_that_found_no_queue_is_published_again_as_it_was_and_not_parked(
-    misrouting: Misrouting,
-) -> None:
-    bus, store = misrouting.bus, MemoryStore()
-    misrouting.broker.delete_queue(topology.STATUS_QUEUE.name)
-    await bus.publish([NEWS])
-    stray = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=10)
-    await misrouting.consumer(store).handle(stray, await next_batch(stray))
-    [again] = await next_batch(await bus.subscribe(topology.STATUS_QUEUE.name, prefetch=10))
-    assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
-    assert again.headers["traceparent"] == "00-1"
-    assert not await store.parked()
-    assert stray.nothing_unacked
+@pytest.fixture
+async def bus(broker: MemoryBroker) -> AsyncIterator[MemoryBus]:
+    one = MemoryBus(broker)
+    await one.start()
+    await one.declare(topology.TOPOLOGY)
+    yield one
+    await one.close()
 
 
 class UnavailableStore(MemoryStore):
-    away = True
+    """A store that is away when it is to park or to forget."""
+
+    away = False
 
     async def park(self, messages: Sequence[ParkedMessage]) -> None:
         if self.away:
             raise StoreUnavailable("away")
         await super().park(messages)
 
+    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+        await super().forget_parked(messages)
 
-async def test_3_news_is_published_again_once_however_often_the_store_does_not_answer(
-    misrouting: Misrouting,
+
+@pytest.fixture
+def store() -> UnavailableStore:
+    return UnavailableStore()
+
+
+@pytest.fixture
+def dead_letters(bus: MemoryBus, store: MemoryStore, clock: VirtualClock) -> DeadLetterConsumer:
+    return DeadLetterConsumer(SupervisorPorts(bus, store, clock, Timings()), SupervisorMetrics())
+
+
+@pytest.fixture
+def requeuer(bus: MemoryBus, store: MemoryStore) -> ParkedMessageRequeuer:
+    return ParkedMessageRequeuer(bus, store)
+
+
+async def test_3_news_that_found_no_queue_is_published_again_as_it_was_once_and_not_parked(
+    bus: MemoryBus, broker: MemoryBroker, store: UnavailableStore, dead_letters: DeadLetterConsumer
 ) -> None:
-    bus, store = misrouting.bus, UnavailableStore()
-    misrouting.broker.delete_queue(topology.STATUS_QUEUE.name)
-    await bus.publish(
-        [NEWS, NEWS._replace(exchange=topology.RETURN, routing_key="1s.nobody", message_id="stray")]
-    )
-    stray = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=10)
-    batch, bury = await next_batch(stray), misrouting.consumer(store)
+    broker.delete_queue(topology.STATUS_QUEUE.name)
+    stray = NEWS._replace(exchange=topology.RETURN, routing_key="1s.nobody", message_id="stray")
+    await bus.publish([NEWS, stray])
+    subscription = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=10)
+    batch = await next_batch(subscription)
+    store.away = True
     for _ in range(3):  # as a Consumer does: the same batch, until it is handled
         with pytest.raises(StoreUnavailable):
-            await bury.handle(stray, batch)
+            await dead_letters.handle(subscription, batch)
     store.away = False
-    await bury.handle(stray, batch)
-    again = await next_batch(await bus.subscribe(topology.STATUS_QUEUE.name, prefetch=10))
-    assert [one.message_id for one in again] == ["done"]
-    assert len(await store.parked()) == 1
-    assert stray.nothing_unacked
+    await dead_letters.handle(subscription, batch)
+    [again] = await next_batch(await bus.subscribe(topology.STATUS_QUEUE.name, prefetch=10))
+    assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
+    assert again.headers["traceparent"] == "00-1"
+    assert [one.message_id for one in await store.parked()] == ["stray"]
+    assert subscription.nothing_unacked
 
 
 def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
@@ -255,48 +250,23 @@ def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
 
 
 async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it(
-    misrouting: Misrouting,
+    bus: MemoryBus,
+    broker: MemoryBroker,
+    store: MemoryStore,
+    dead_letters: DeadLetterConsumer,
+    clock: VirtualClock,
 ) -> None:
-    bus, broker, store = misrouting.bus, misrouting.broker, MemoryStore()
-    await bus.declare(topology.TOPOLOGY.with_queues([topology.dispatch_queue("default")]))
+    await bus.declare(topology.TOPOLOGY.with_queues([QUEUE]))
     broker.delete_queue(topology.DELAY_LEVELS[1].queue)
-    delayed = [
-        NEWS._replace(exchange=topology.DELAY, routing_key="5s.default.x", message_id=f"delayed-{number}")
-        for number in range(80)
-    ]
-    await bus.publish(delayed)
+    delayed = NEWS._replace(exchange=topology.DELAY, routing_key="5s.default.x")
+    await bus.publish([delayed._replace(message_id=f"delayed-{number}") for number in range(80)])
     stray = await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=100)
-    await misrouting.consumer(store).handle(stray, await next_batch(stray))
+    await dead_letters.handle(stray, await next_batch(stray))
     assert not await store.parked()
     assert stray.nothing_unacked
     assert broker.ready(topology.DELAY_LEVELS[1].queue) == 80
-    await misrouting.clock.advance(5)
-    assert broker.ready(topology.dispatch_queue("default").name) == 80
-
-
-class Forgetful(MemoryStore):
-    """A store that does not answer when it is to forget."""
-
-    away = True
-
-    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
-        if self.away:
-            raise StoreUnavailable("away")
-        await super().forget_parked(messages)
-
-
-@pytest.fixture
-async def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
-async def bus(broker: MemoryBroker) -> AsyncIterator[MemoryBus]:
-    one = MemoryBus(broker)
-    await one.start()
-    await one.declare(topology.TOPOLOGY)
-    yield one
-    await one.close()
+    await clock.advance(5)
+    assert broker.ready(QUEUE.name) == 80
 
 
 def message(name: str, queue: str = topology.REQUESTS_QUEUE.name, detail: str = "why") -> ParkedMessage:
@@ -315,43 +285,36 @@ def requeue(*ids: str) -> events.ParkedRequeueRequested:
     return event(events.ParkedRequeueRequested, ids=ids, by="ann")
 
 
-def waiting(broker: MemoryBroker, queue: str = topology.REQUESTS_QUEUE.name) -> list[str]:
-    return [one.body.decode() for one in broker.peek(queue)]
+def waiting(broker: MemoryBroker) -> list[str]:
+    return [one.body.decode() for one in broker.peek(topology.REQUESTS_QUEUE.name)]
 
 
-async def test_what_is_confirmed_is_forgotten_and_no_other(bus: MemoryBus, broker: MemoryBroker) -> None:
-    store = MemoryStore()
-    await store.park([message("a"), message("b"), message("nowhere", "warrener.queue.gone")])
-    await ParkedMessageRequeuer(bus, store).carry_out([requeue("a", "nowhere", "unknown", "a")])
+async def test_what_is_confirmed_and_whole_is_forgotten_and_no_other(
+    broker: MemoryBroker, store: MemoryStore, requeuer: ParkedMessageRequeuer
+) -> None:
+    cut = message("cut", detail="the first 7 of 9 bytes are kept (SHA-256 00); too large")
+    await store.park([message("a"), message("b"), message("nowhere", "warrener.queue.gone"), cut])
+    await requeuer.carry_out([requeue("a", "nowhere", "unknown", "a", "cut")])
     assert waiting(broker) == ["a"]
-    assert {one.parked_id for one in await store.parked()} == {"b", "nowhere"}
+    assert {one.parked_id for one in await store.parked()} == {"b", "nowhere", "cut"}
 
 
 async def test_a_supervisor_that_dies_before_it_forgets_sends_again(
-    bus: MemoryBus, broker: MemoryBroker
+    broker: MemoryBroker, store: UnavailableStore, requeuer: ParkedMessageRequeuer
 ) -> None:
-    store = Forgetful()
     await store.park([message("a")])
+    store.away = True
     with pytest.raises(StoreUnavailable):
-        await ParkedMessageRequeuer(bus, store).carry_out([requeue("a")])
+        await requeuer.carry_out([requeue("a")])
     store.away = False
-    await ParkedMessageRequeuer(bus, store).carry_out([requeue("a")])
+    await requeuer.carry_out([requeue("a")])
     assert waiting(broker) == ["a", "a"]
     assert not await store.parked()
 
 
-async def test_of_what_is_cut_the_beginning_is_not_sent(bus: MemoryBus, broker: MemoryBroker) -> None:
-    store = MemoryStore()
-    await store.park([message("a", detail="the first 7 of 9 bytes are kept (SHA-256 00); too large")])
-    await ParkedMessageRequeuer(bus, store).carry_out([requeue("a")])
-    assert waiting(broker) == []
-    assert len(await store.parked()) == 1
-
-
 async def test_a_message_that_died_in_a_queue_goes_straight_there_and_shows_how_it_came(
-    bus: MemoryBus, broker: MemoryBroker
+    broker: MemoryBroker, store: MemoryStore, requeuer: ParkedMessageRequeuer
 ) -> None:
-    store = MemoryStore()
     death = {
         "queue": topology.TRIGGERS_QUEUE.name,
         "reason": "rejected",
@@ -371,7 +334,7 @@ async def test_a_message_that_died_in_a_queue_goes_straight_there_and_shows_how_
     parked = to_parked_message(died, NOW)
     assert (parked.exchange, parked.routing_key, parked.message_id) == ("orders", "order.new", "order 7")
     await store.park([parked])
-    await ParkedMessageRequeuer(bus, store).carry_out([requeue(parked.parked_id)])
+    await requeuer.carry_out([requeue(parked.parked_id)])
     [sent] = broker.peek(topology.TRIGGERS_QUEUE.name)
     assert sent.message_id == "order 7"
     assert sent.headers == {

@@ -57,29 +57,17 @@ def compared(before: QueueSnapshot, now: QueueSnapshot) -> MissingDispatches:
     return find_missing(before, now._replace(at=LATER))
 
 
-def test_a_backlog_is_no_loss() -> None:
+def test_neither_a_backlog_nor_what_is_in_transit_is_a_loss_and_a_purge_is_certain() -> None:
     assert not compared(snapshot(range(400), 400), snapshot(range(8, 400), 392)).messages
     assert not compared(snapshot(range(10), 4, delayed=6), snapshot(range(10), 4, delayed=6)).messages
-
-
-def test_what_is_still_in_transit_is_no_loss() -> None:
-    """More than the queue holds at each look, but other jobs each time."""
-    assert not compared(snapshot(range(20), 10, slots=8), snapshot(range(20, 40), 10, slots=8)).jobs
-
-
-def test_a_purge_is_certain_and_takes_what_follows_too() -> None:
+    others_each_time = compared(snapshot(range(20), 10, slots=8), snapshot(range(20, 40), 10, slots=8))
+    assert not others_each_time.jobs
     gone = compared(snapshot(range(50), 0), snapshot(range(50), 0))
-    assert gone == MissingDispatches(50, tuple(map(job, range(50))), beyond=True)
-
-
-def test_free_slots_may_be_about_to_begin_some() -> None:
+    assert gone == MissingDispatches(50, tuple(map(job, range(50))), beyond=True), "what follows too"
     gone = compared(snapshot(range(50), 10, slots=8), snapshot(range(50), 10, slots=8))
-    assert gone.messages == 32
-
-
-def test_in_a_queue_that_stays_empty_what_waits_is_gone() -> None:
+    assert gone.messages == 32, "free slots may be about to begin some"
     gone = compared(snapshot(range(3), 0, slots=8), snapshot(range(3), 0, slots=8))
-    assert gone == MissingDispatches(3, tuple(map(job, range(3))))
+    assert gone == MissingDispatches(3, tuple(map(job, range(3)))), "the queue stays empty"
 
 
 def test_what_passes_by_the_shortest_delay_queue_hides_nothing_from_idle_agents() -> None:

@@ -46,13 +46,19 @@ def running(line: HeartbeatLine, *, agent_id: str = "a1", cancelled: bool = Fals
     return RunningAttemptRow(line.job_id, line.attempt, agent_id, stage.NOW, cancelled)
 
 
-def test_a_line_is_looked_up_until_the_store_confirms_it() -> None:
-    tracker = HeartbeatTracker(20, 10)
-    assert tracker.note(beat(FIRST, SECOND), 0, stage.NOW) == {FIRST, SECOND}
+def test_a_line_is_looked_up_until_the_store_confirms_it_and_again_after_a_silence_or_its_end() -> None:
+    tracker = tracker_of(FIRST, SECOND)
+    assert tracker.note(beat(FIRST, SECOND), 1, stage.NOW) == {FIRST, SECOND}
     tracker.confirm("a1", [FIRST])
     assert tracker.note(beat(FIRST, SECOND), 2, stage.NOW) == {SECOND}
     tracker.confirm("a1", [SECOND])
     assert tracker.note(beat(FIRST, SECOND), 4, stage.NOW) == set()
+    tracker.compare("a1", [running(FIRST, cancelled=True)], 4)
+    assert tracker.note(beat(FIRST, SECOND), 5, stage.NOW) == {FIRST, SECOND}, "cancelled, and over"
+    tracker.confirm("a1", [FIRST, SECOND])
+    assert tracker.note(beat(FIRST), 15, stage.NOW) == {FIRST}, "after a silence"
+    tracker.note(beat(FIRST), 17, stage.NOW)
+    assert set(tracker.missing(15)) == {SECOND}
 
 
 def test_a_confirmed_line_that_is_no_longer_listed_is_missing_until_it_is_settled() -> None:
@@ -90,19 +96,6 @@ def test_whole_lists_are_compared_now_and_then_and_at_once_with_another_process(
     assert set(tracker.missing(6)) == {FIRST}, "the process before it ran it"
 
 
-def test_a_comparison_takes_back_what_is_cancelled_or_over() -> None:
-    tracker = tracker_of(FIRST, SECOND, confirmed=2)
-    tracker.compare("a1", [running(FIRST, cancelled=True)], 0)
-    assert tracker.note(beat(FIRST, SECOND), 2, stage.NOW) == {FIRST, SECOND}
-
-
-def test_after_a_silence_every_line_is_looked_up_again() -> None:
-    tracker = tracker_of(FIRST, SECOND, confirmed=2)
-    assert tracker.note(beat(FIRST), 10, stage.NOW) == {FIRST}
-    tracker.note(beat(FIRST), 12, stage.NOW)
-    assert set(tracker.missing(10)) == {SECOND}
-
-
 def test_agents_that_are_gone_for_long_are_forgotten() -> None:
     tracker = tracker_of()
     assert tracker.received_since("a1", -1)
@@ -111,32 +104,24 @@ def test_agents_that_are_gone_for_long_are_forgotten() -> None:
     assert not tracker.received_since("a1", -1)
 
 
-@pytest.mark.parametrize(
-    ("known", "is_confirmed"),
-    [
-        (running(FIRST), True),
-        (running(FIRST, agent_id="a2"), False),
-        (running(HeartbeatLine(stage.JOB, 2)), False),
-        (running(FIRST, cancelled=True), False),
-    ],
-)
-def test_a_line_is_confirmed_as_the_running_attempt_of_that_agent(
-    known: RunningAttemptRow, *, is_confirmed: bool
-) -> None:
-    assert matches_store({stage.JOB: known}, "a1", FIRST) is is_confirmed
+def test_a_line_is_confirmed_as_the_running_attempt_of_that_agent() -> None:
+    assert matches_store({stage.JOB: running(FIRST)}, "a1", FIRST)
     assert not matches_store({}, "a1", FIRST)
+    later, elsewhere = running(HeartbeatLine(stage.JOB, 2)), running(FIRST, agent_id="a2")
+    for known in (later, elsewhere, running(FIRST, cancelled=True)):
+        assert not matches_store({stage.JOB: known}, "a1", FIRST)
 
 
-def test_an_earlier_attempt_goes_on_until_a_later_one_runs() -> None:
-    retrying = classify_discrepancy(stage.make(JobState.RETRYING, attempt=2), FIRST, "agent-1", stage.NOW)
-    assert (retrying.superseded, retrying.not_lost) == (False, True)
-    runs = classify_discrepancy(stage.make(JobState.RUNNING, attempt=2), FIRST, "agent-1", stage.NOW)
-    assert (runs.superseded, runs.not_lost) == (True, True)
+def test_an_earlier_attempt_goes_on_until_a_later_one_runs_and_what_is_over_is_to_stop() -> None:
+    def found(state: JobState) -> tuple[bool, bool, bool]:
+        row = stage.make(state, attempt=2)
+        discrepancy = classify_discrepancy(row, FIRST, "agent-1", stage.NOW)
+        return discrepancy.superseded, discrepancy.not_lost, discrepancy.unwanted
 
-
-@pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD])
-def test_what_is_over_is_to_stop(state: JobState) -> None:
-    assert classify_discrepancy(stage.make(state), FIRST, "agent-1", stage.NOW).unwanted
+    assert found(JobState.RETRYING) == (False, True, False)
+    assert found(JobState.RUNNING) == (True, True, False)
+    for state in (JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD):
+        assert found(state)[2]
 
 
 RULES = Timings()
@@ -162,12 +147,6 @@ def looked(coverage: HeartbeatCoverage, begin: float, end: float) -> bool:
     return coverage.is_conclusive(end)
 
 
-def test_a_lease_must_have_been_listened_for() -> None:
-    coverage = coverage_of(FakeHeartbeatQueue())
-    assert not looked(coverage, 0, LEASE - 1)
-    assert looked(coverage, LEASE - 1, LEASE)
-
-
 def test_after_a_break_agents_have_time_to_come_back() -> None:
     queue = FakeHeartbeatQueue(live=False)
     coverage = coverage_of(queue)
@@ -190,10 +169,11 @@ def test_a_queue_that_was_lost_between_two_looks_is_a_break() -> None:
     assert looked(coverage, 101 + LEASE, 100 + LEASE + RECONNECT + 1)
 
 
-def test_a_process_that_was_frozen_first_receives_what_waits() -> None:
+def test_a_lease_is_listened_for_and_again_by_a_process_that_was_frozen() -> None:
     coverage = coverage_of(FakeHeartbeatQueue())
-    assert looked(coverage, 0, 100)
-    assert not coverage.is_conclusive(125), "frozen for 25 s"
+    assert not looked(coverage, 0, LEASE - 1)
+    assert looked(coverage, LEASE - 1, 100)
+    assert not coverage.is_conclusive(125), "frozen for 25 s: what waits is received first"
     assert not looked(coverage, 125, 125 + LEASE - 1)
     assert looked(coverage, 124 + LEASE, 125 + LEASE)
 
@@ -278,20 +258,12 @@ async def test_5_heartbeats_beyond_the_batch_limit_are_parked_as_one_message() -
         assert "at most 2 events" in message.detail
 
 
-@pytest.mark.parametrize("timeout", ["6s", "5", "PT6S"])
-def test_a_timeout_of_agents_that_their_claims_outlast_is_refused(
-    monkeypatch: pytest.MonkeyPatch, timeout: str
-) -> None:
-    monkeypatch.setenv("WARRENER_AGENT_CLAIM_TTL", "6s")
-    monkeypatch.setenv("WARRENER_SUPERVISOR_AGENT_TIMEOUT", timeout)
-    with pytest.raises(
-        SettingsError, match=r"WARRENER_SUPERVISOR_AGENT_TIMEOUT: expected more than agent_claim_ttl \(6 s\)"
-    ):
-        load(SupervisorSettings)
-
-
-def test_a_timeout_that_claims_do_not_reach_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_of_agents_that_their_claims_outlast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARRENER_AGENT_CLAIM_TTL", "6s")
     assert load(SupervisorSettings).supervisor_agent_timeout == 8
     monkeypatch.setenv("WARRENER_SUPERVISOR_AGENT_TIMEOUT", "2m")
     assert load(SupervisorSettings).supervisor_agent_timeout == 120
+    monkeypatch.setenv("WARRENER_SUPERVISOR_AGENT_TIMEOUT", "6s")
+    sentence = r"WARRENER_SUPERVISOR_AGENT_TIMEOUT: expected more than agent_claim_ttl \(6 s\)"
+    with pytest.raises(SettingsError, match=sentence):
+        load(SupervisorSettings)

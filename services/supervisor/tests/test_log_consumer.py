@@ -8,7 +8,7 @@ from services.supervisor.tests.stage import JOB, NOW, SupervisorHarness, opened,
 
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptLogged, AttemptLoggedData, LogEntry
-from warrener_contracts.messages import Message, build_message
+from warrener_contracts.messages import build_message
 from warrener_store import StoreRefused
 from warrener_store.logs.rows import LogChunk, LogLimit
 from warrener_store.memory import MemoryStore
@@ -65,17 +65,12 @@ async def test_lines_that_the_store_refuses_are_dropped_alone(harness: Superviso
     assert harness.broker.ready(topology.LOGS_QUEUE.name) == 0
 
 
-async def test_a_message_that_is_no_log_line_is_parked(harness: SupervisorHarness) -> None:
+async def test_what_is_no_log_line_or_came_by_the_key_of_another_type_is_parked(
+    harness: SupervisorHarness,
+) -> None:
     bad = build_message(logged(1, "a"))._replace(body=b"{")
-    await harness.publish(bad, logged(2, "b"), then=5.0)
+    misrouted = build_message(logged(1, "a"))._replace(routing_key="attempt.logged.bank.pay")
+    await harness.publish(bad, misrouted, logged(2, "b"), then=5.0)
     assert await texts(harness) == ["b"]
-    (parked,) = await harness.store.parked()
-    assert (parked.queue, parked.reason) == (topology.LOGS_QUEUE.name, "not_json")
-
-
-async def test_a_line_that_came_by_the_key_of_another_type_is_parked(harness: SupervisorHarness) -> None:
-    misrouted: Message = build_message(logged(1, "a"))._replace(routing_key="attempt.logged.bank.pay")
-    await harness.publish(misrouted, then=5.0)
-    assert await texts(harness) == []
-    (parked,) = await harness.store.parked()
-    assert parked.reason == "routing_key_mismatch"
+    parked = {(one.queue, one.reason) for one in await harness.store.parked()}
+    assert parked == {(topology.LOGS_QUEUE.name, why) for why in ("not_json", "routing_key_mismatch")}

@@ -60,36 +60,17 @@ def requested_agents(harness: SupervisorHarness) -> list[str]:
     return [event.data.agent_id for event in harness.all_of(AgentHeartbeatRequested)]
 
 
-async def test_a_silent_agent_is_probed_before_its_lease_is_over_and_an_answer_keeps_what_it_runs(
+async def test_a_silent_agent_is_probed_in_time_to_answer_before_its_lease_is_over_and_keeps_what_it_runs(
     harness: SupervisorHarness,
 ) -> None:
-    await both_beat(harness, 10)
-    for _ in range(2):
-        await harness.publish(beat("agent-2", (OTHER, 1)), then=1.5)
-    assert not requested_agents(harness)
-    await harness.publish(beat("agent-2", (OTHER, 1)), then=1.5)
-    assert requested_agents(harness) == ["agent-1"]
-    assert harness.addresses(topology.CONTROL) == ["agent.agent-1"]
-    await harness.publish(beat("agent-1", (JOB, 1)), then=7)
-    assert ((await row_of(harness)).attempt, (await row_of(harness)).losses) == (1, 0)
-
-
-async def test_one_that_does_not_answer_is_lost_when_its_lease_is_over(harness: SupervisorHarness) -> None:
-    await both_beat(harness, 10)
-    for _ in range(4):
-        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
-    row = await row_of(harness)
-    assert (row.state, row.attempt, row.losses) == (JobState.RETRYING, 2, 1)
-    assert requested_agents(harness) == ["agent-1"], "once"
-    assert (await row_of(harness, OTHER)).attempt == 1
-
-
-async def test_the_time_to_answer_is_over_before_the_lease_is(harness: SupervisorHarness) -> None:
     await both_beat(harness, 10)  # the last one two seconds ago
     await harness.publish(beat("agent-2", (OTHER, 1)), then=3.4)
     assert not requested_agents(harness)
     await harness.clock.advance(0.1)
     assert requested_agents(harness) == ["agent-1"], "2 s to answer, and one look more, before 8 s are over"
+    assert harness.addresses(topology.CONTROL) == ["agent.agent-1"]
+    await harness.publish(beat("agent-1", (JOB, 1)), beat("agent-2", (OTHER, 1)), then=7)
+    assert ((await row_of(harness)).attempt, (await row_of(harness)).losses) == (1, 0)
 
 
 async def test_a_sign_that_only_the_store_has_counts_too(harness: SupervisorHarness) -> None:
@@ -103,13 +84,16 @@ async def test_a_sign_that_only_the_store_has_counts_too(harness: SupervisorHarn
     assert not requested_agents(harness)
 
 
-async def test_a_loss_that_was_none_is_not_charged_and_stopped_once_a_later_one_runs(
+async def test_one_that_does_not_answer_is_lost_and_a_loss_that_was_none_is_taken_back(
     harness: SupervisorHarness,
 ) -> None:
     await both_beat(harness, 10)
     for _ in range(5):
         await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
-    assert (await row_of(harness)).losses == 1
+    row = await row_of(harness)
+    assert (row.state, row.attempt, row.losses) == (JobState.RETRYING, 2, 1), "its lease was over"
+    assert requested_agents(harness) == ["agent-1"], "once"
+    assert (await row_of(harness, OTHER)).attempt == 1
     await harness.publish(beat("agent-1", (JOB, 1)), then=1)
     row = await row_of(harness)
     assert (row.state, row.attempt, row.losses, row.error) == (JobState.RETRYING, 2, 0, None)
@@ -194,27 +178,18 @@ def agent(name: str = "ada", *, silent_for: timedelta = LEASE, draining: bool = 
     return agent_row(name, queues=("etl",), running=2, draining=draining, last_seen_at=NOW - silent_for)
 
 
-def test_an_agent_that_falls_silent_is_reported_once() -> None:
+def test_an_agent_that_falls_silent_is_reported_once_and_again_after_it_has_beaten() -> None:
     alarms = service_monitor.AlarmDetector(RULES)
     assert not alarms.lost([agent(silent_for=LEASE / 2)], NOW)
     [lost] = alarms.lost([agent()], NOW)
     assert (lost.data.agent_id, lost.data.running, lost.data.last_seen_at) == ("ada", 2, NOW - LEASE)
     assert not alarms.lost([agent()], NOW + LEASE)
-    assert lost.id == service_monitor.AlarmDetector(RULES).lost([agent()], NOW)[0].id, (
-        "the same word from another supervisor"
-    )
-
-
-def test_one_that_beats_again_may_be_lost_again() -> None:
-    alarms = service_monitor.AlarmDetector(RULES)
-    alarms.lost([agent()], NOW)
+    [same] = service_monitor.AlarmDetector(RULES).lost([agent()], NOW)
+    assert lost.id == same.id, "the same word from another supervisor"
     assert not alarms.lost([agent(silent_for=timedelta(0))], NOW)
     assert len(alarms.lost([agent()], NOW)) == 1
-
-
-def test_who_has_taken_its_leave_and_who_was_gone_long_ago_are_no_news() -> None:
     gone = [agent(draining=True), agent("bob", silent_for=timedelta(days=1))]
-    assert not service_monitor.AlarmDetector(RULES).lost(gone, NOW)
+    assert not service_monitor.AlarmDetector(RULES).lost(gone, NOW), "it took its leave, or is no news"
 
 
 def test_a_queue_whose_agents_drain_is_not_watched_until_they_have_ended() -> None:
@@ -227,25 +202,20 @@ def test_a_queue_whose_agents_drain_is_not_watched_until_they_have_ended() -> No
     assert service_monitor.draining_queues(agents, NOW - LEASE) == {dispatch_queue("etl").name}
 
 
-def test_a_queue_that_nobody_consumes_for_long_is_reported_once() -> None:
+def test_a_queue_that_nobody_consumes_for_long_is_reported_once_until_it_is_consumed_or_empty() -> None:
     alarms = service_monitor.AlarmDetector(RULES)
     assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, NOW)
     [unresponsive] = alarms.unresponsive({REQUESTS: QueueStats(5, 0)}, LATER)
-    assert (unresponsive.data.service, unresponsive.data.queue, unresponsive.data.waiting) == (
-        "scheduler",
-        REQUESTS_QUEUE.name,
-        5,
-    )
-    assert unresponsive.data.since == NOW
-    assert not alarms.unresponsive({REQUESTS: QueueStats(9, 0)}, LATER + RULES.no_consumer_timeout)
-
-
-def test_a_queue_that_is_consumed_or_empty_is_no_alarm_and_starts_over() -> None:
+    found = unresponsive.data
+    assert (found.service, found.queue, found.waiting) == ("scheduler", REQUESTS_QUEUE.name, 5)
+    assert found.since == NOW
+    much_later = LATER + RULES.no_consumer_timeout
+    assert not alarms.unresponsive({REQUESTS: QueueStats(9, 0)}, much_later)
     alarms = service_monitor.AlarmDetector(RULES)
     alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, NOW)
     assert not alarms.unresponsive({REQUESTS: QueueStats(3, 1)}, LATER)
-    assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, LATER)
-    assert not alarms.unresponsive({REQUESTS: QueueStats(0, 0)}, LATER + RULES.no_consumer_timeout)
+    assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, LATER), "it starts over"
+    assert not alarms.unresponsive({REQUESTS: QueueStats(0, 0)}, much_later)
 
 
 def test_the_queues_that_somebody_should_consume() -> None:

@@ -89,25 +89,20 @@ def scene() -> Scene:
     return Scene()
 
 
-async def test_jobs_are_counted_when_they_have_settled(scene: Scene) -> None:
+async def test_jobs_are_counted_once_when_they_have_settled_and_so_are_those_that_were_saved_late(
+    scene: Scene,
+) -> None:
     await scene.end(3, NOW)
-    await scene.keeper.run_once()
-    assert await scene.jobs() == 0
-    await scene.settle()
-    assert await scene.jobs() == 3
-    await scene.keeper.run_once()
-    assert await scene.jobs() == 3
-
-
-async def test_a_job_that_is_saved_late_is_counted(scene: Scene) -> None:
     await scene.end(1, NOW + timedelta(seconds=10))
     await scene.clock.advance(20)
     await scene.keeper.run_once()
+    assert await scene.jobs() == 0
     await scene.end(1, NOW)  # its save took twenty seconds
     await scene.clock.advance(15)
     await scene.keeper.run_once()
     await scene.settle()
-    assert await scene.jobs() == 2
+    await scene.keeper.run_once()
+    assert await scene.jobs() == 5
 
 
 async def test_many_jobs_of_one_moment_are_counted_in_several_steps(
@@ -273,42 +268,32 @@ def test_the_first_agent_of_a_version_is_a_deploy_of_its_job_types() -> None:
     assert [one.schema_hash for one in found] == [hash_schema(SCHEMA), ""]
 
 
-def test_several_agents_of_a_version_are_one_deploy() -> None:
-    agents = [agent("a", "1.4.2", 2, 3), agent("b", "1.4.2", 1, 3)]
-    [deploy] = observed(agents, [OLD], 3)
-    assert (deploy.code_version, deploy.first_seen_at) == ("1.4.2", at(1))
+NEW = replace(OLD, first_seen_at=at(1), code_version="1.4.2", last_seen_at=at(3))
 
 
-def test_an_old_agent_beside_the_new_ones_is_no_deploy() -> None:
-    new = replace(OLD, first_seen_at=at(1), code_version="1.4.2", last_seen_at=at(3))
-    old = replace(OLD, last_seen_at=at(3))
-    restarted = agent("a", "1.4.1", 3.5, 3.6)
-    assert observed([restarted], [old, new], 3.6) == []
-
-
-def test_a_rollback_is_a_deploy() -> None:
-    new = replace(OLD, first_seen_at=at(1), code_version="1.4.2", last_seen_at=at(9))
-    [deploy] = observed([agent("a", "1.4.1", 10, 10)], [OLD, new], 10)
-    assert (deploy.code_version, deploy.first_seen_at) == ("1.4.1", at(10))
-
-
-def test_a_restart_of_the_last_version_after_a_night_is_no_deploy() -> None:
-    [deploy] = observed([agent("a", "1.4.1", 600, 601)], [OLD], 601)
-    assert deploy == replace(OLD, last_seen_at=at(601))
-
-
-def test_a_version_is_stored_as_still_seen_once_a_minute() -> None:
-    assert observed([agent("a", "1.4.1", -600, 0.5)], [OLD], 0.5) == []
-    assert observed([agent("a", "1.4.1", -600, 1)], [OLD], 1) == [replace(OLD, last_seen_at=at(1))]
-
-
-def test_agents_without_a_version_make_no_marks() -> None:
-    assert observed([agent("a", None, 0, 1)], [OLD], 1) == []
-
-
-def test_an_agent_from_the_future_started_now() -> None:
-    [deploy] = observed([agent("a", "2", 30, 1)], [], 1)
-    assert deploy.first_seen_at == at(1)
+@pytest.mark.parametrize(
+    ("agents", "known", "now", "deploys"),
+    [
+        # several agents of a version are one deploy
+        ([agent("a", "1.4.2", 2, 3), agent("b", "1.4.2", 1, 3)], [OLD], 3, [("1.4.2", 1, 3)]),
+        # an old agent that is started again beside the new ones is none, a rollback is one
+        ([agent("a", "1.4.1", 3.5, 3.6)], [replace(OLD, last_seen_at=at(3)), NEW], 3.6, []),
+        ([agent("a", "1.4.1", 10, 10)], [OLD, replace(NEW, last_seen_at=at(9))], 10, [("1.4.1", 10, 10)]),
+        # after a night the last version is still the deploy that it was
+        ([agent("a", "1.4.1", 600, 601)], [OLD], 601, [("1.4.1", -600, 601)]),
+        # that a version is still seen is stored once a minute
+        ([agent("a", "1.4.1", -600, 0.5)], [OLD], 0.5, []),
+        ([agent("a", "1.4.1", -600, 1)], [OLD], 1, [("1.4.1", -600, 1)]),
+        # agents without a version make no marks, and one from the future started now
+        ([agent("a", None, 0, 1)], [OLD], 1, []),
+        ([agent("a", "2", 30, 1)], [], 1, [("2", 1, 1)]),
+    ],
+)
+def test_another_version_than_the_last_is_a_deploy(
+    agents: list[AgentRow], known: list[Deploy], now: float, deploys: list[tuple[str, float, float]]
+) -> None:
+    found = [(one.code_version, one.first_seen_at, one.last_seen_at) for one in observed(agents, known, now)]
+    assert found == [(version, at(first), at(last)) for version, first, last in deploys]
 
 
 def test_the_hash_of_a_schema_knows_no_order() -> None:

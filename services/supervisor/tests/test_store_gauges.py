@@ -82,36 +82,28 @@ def agent(agent_id: str, *queues: str, silent_for: float = 1.0, draining: bool =
     return agent_row(agent_id, queues=queues, draining=draining, last_seen_at=seen_at)
 
 
-async def test_jobs_are_shown_by_their_own_queue_and_state(scene: Scene) -> None:
+async def test_queues_show_their_jobs_agents_and_depths(scene: Scene) -> None:
     dead = queued_job(queue="etl")
-    await scene.store.insert_jobs([queued_job(queue="mail"), queued_job(queue="own"), waiting_job(), dead])
-    await scene.store.save_jobs([died(dead)])
-    await scene.gauges.run_once()
-    jobs = scene.series("warrener.jobs")
-    assert jobs["mail", "queued"] == jobs["own", "queued"] == jobs["etl", "dead"] == 1
-    assert jobs["etl", "queued"] == 0, "a known queue without such jobs has a series all the same"
-    assert len(jobs) == len({queue for queue, _ in jobs}) * len(JobState)
-
-
-async def test_the_oldest_job_of_a_queue_has_an_age(scene: Scene) -> None:
     old = queued_job(queue="mail", dispatched_at=NOW - timedelta(minutes=5))
     new = queued_job(queue="mail", dispatched_at=NOW)
-    await scene.store.insert_jobs([old, new])
+    await scene.store.insert_jobs([old, new, queued_job(queue="own"), waiting_job(), dead])
+    await scene.store.save_jobs([died(dead)])
+    silent, leaving = agent("gone", "etl", silent_for=20), agent("leaving", "mail", draining=True)
+    await scene.store.put_agents([agent("ada", "mail"), agent("bob", "mail", "own"), silent, leaving])
     await scene.gauges.run_once()
-    assert scene.series("warrener.queue.oldest_age") == {("mail",): 300.0, ("etl",): 0.0}
-
-
-async def test_agents_that_take_jobs_are_alive(scene: Scene) -> None:
-    await scene.store.put_agents(
-        [
-            agent("ada", "mail"),
-            agent("bob", "mail", "own"),
-            agent("gone", "etl", silent_for=20),
-            agent("leaving", "mail", draining=True),
-        ]
-    )
-    await scene.gauges.run_once()
-    assert scene.series("warrener.agents.alive") == {("mail",): 2, ("own",): 1, ("etl",): 0}
+    jobs = scene.series("warrener.jobs")
+    assert (jobs["mail", "queued"], jobs["own", "queued"], jobs["etl", "dead"]) == (2, 1, 1)
+    assert jobs["etl", "queued"] == 0, "a known queue without such jobs has a series all the same"
+    assert len(jobs) == len({queue for queue, _ in jobs}) * len(JobState)
+    ages = scene.series("warrener.queue.oldest_age")
+    assert (ages["mail",], ages["etl",]) == (300.0, 0.0)
+    assert scene.series("warrener.agents.alive") == {("mail",): 2, ("own",): 1, ("etl",): 0, ("default",): 0}
+    depths = {queue for (queue,) in scene.series("warrener.queue.messages")}
+    assert {"warrener.requests", "warrener.status", "warrener.queue.mail"} <= depths
+    levels = {level for (level,) in scene.series("warrener.delay.messages")}
+    assert levels == {"1s", "5s", "15s", "1m", "5m", "15m", "1h"}
+    assert scene.series("warrener.dead_letters") == {("send",): 0, ("load",): 0}, "alerts watch it"
+    assert scene.series("warrener.attempts.lost").keys() >= {("mail",), ("etl",)}
 
 
 async def test_a_breaker_has_one_state(scene: Scene) -> None:
@@ -130,23 +122,9 @@ async def test_a_breaker_has_one_state(scene: Scene) -> None:
     assert scene.series("warrener.breaker.state")["job:send", "closed"] == 1
 
 
-async def test_queues_and_delay_levels_have_depths(scene: Scene) -> None:
-    await scene.gauges.run_once()
-    assert {"warrener.requests", "warrener.status", "warrener.queue.mail"} <= {
-        queue for (queue,) in scene.series("warrener.queue.messages")
-    }
-    assert scene.series("warrener.delay.messages").keys() == {
-        (level,) for level in ("1s", "5s", "15s", "1m", "5m", "15m", "1h")
-    }
-
-
-async def test_counters_that_alerts_watch_begin_at_zero(scene: Scene) -> None:
-    await scene.gauges.run_once()
-    assert scene.series("warrener.dead_letters") == {("send",): 0, ("load",): 0}
-    assert scene.series("warrener.attempts.lost") == {("mail",): 0, ("etl",): 0}
-
-
-async def test_another_takes_over_when_the_one_that_reports_dies(scene: Scene) -> None:
+async def test_another_takes_over_when_the_one_that_reports_dies_and_at_once_when_it_stops(
+    scene: Scene,
+) -> None:
     other_metrics, other = scene.supervisor("other")
     await scene.gauges.run_once()
     for _ in range(3):
@@ -155,32 +133,23 @@ async def test_another_takes_over_when_the_one_that_reports_dies(scene: Scene) -
     assert series(other_metrics, "warrener.jobs")
     await scene.gauges.run_once()  # it was only frozen
     assert not scene.series("warrener.jobs")
-
-
-async def test_another_takes_over_at_once_when_it_stops(scene: Scene) -> None:
-    other_metrics, other = scene.supervisor("other")
+    await other.release()
     await scene.gauges.run_once()
-    await scene.gauges.release()
-    await other.run_once()
-    assert series(other_metrics, "warrener.jobs")
-    assert not scene.series("warrener.jobs")
+    assert scene.series("warrener.jobs")
+    assert not series(other_metrics, "warrener.jobs")
 
 
-async def test_nothing_old_is_shown_while_the_store_is_away(scene: Scene) -> None:
-    await scene.gauges.run_once()
-    scene.store.away = True
-    with pytest.raises(StoreUnavailable):
-        await scene.gauges.run_once()
-    assert not scene.series("warrener.jobs")
-    await scene.gauges.release()  # a stop goes on
-
-
-async def test_the_store_is_shown_while_the_broker_is_away(scene: Scene) -> None:
+async def test_nothing_old_is_shown_while_the_broker_or_the_store_is_away(scene: Scene) -> None:
     await scene.gauges.run_once()
     scene.bus.away = True
     await scene.gauges.run_once()
     assert scene.series("warrener.jobs")
     assert not scene.series("warrener.queue.messages")
+    scene.store.away = True
+    with pytest.raises(StoreUnavailable):
+        await scene.gauges.run_once()
+    assert not scene.series("warrener.jobs")
+    await scene.gauges.release()  # a stop goes on
 
 
 def test_a_metric_of_the_supervisor_is_declared_for_it() -> None:

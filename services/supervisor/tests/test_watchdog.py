@@ -6,10 +6,8 @@ import pytest
 from services.supervisor.tests.stage import FRESH, JOB, NOW, SupervisorHarness, heartbeat, make, opened
 
 from warrener_contracts import topology
-from warrener_contracts.events import AttemptCancel, AttemptStartTimedOut, JobDeadlinePassed
+from warrener_contracts.events import AttemptCancel, JobDeadlinePassed
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import Topology
-from warrener_supervisor.notifications import dispatch_message
 
 
 async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified(
@@ -35,20 +33,6 @@ async def test_a_deadline_ends_a_job_wherever_it_is() -> None:
         await harness.clock.advance(5)
         assert (await harness.row()).state is JobState.EXPIRED
         assert "job.finished.expired.flights.load" in harness.addresses(topology.EVENTS)
-
-
-async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() -> None:
-    harness, row = SupervisorHarness(), make(JobState.QUEUED)
-    await harness.open(row)
-    await harness.bus.declare(Topology((), (topology.dispatch_queue("default"),)))
-    await harness.publish(dispatch_message(row, NOW), then=1)
-    dispatched = len(harness.dispatched())
-    await harness.clock.advance(400)
-    named = [(event.data.job_id, event.data.attempt) for event in harness.all_of(AttemptStartTimedOut)]
-    assert named == [(JOB, 1)]
-    assert len(harness.dispatched()) == dispatched, "it waits in its queue"
-    assert (await harness.row()).attempt == 1
-    await harness.close()
 
 
 async def test_a_finding_is_repeated_after_ten_minutes_though_its_queue_is_never_empty() -> None:

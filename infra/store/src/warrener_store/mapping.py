@@ -25,8 +25,6 @@ from warrener_store.encoding import decode, encode, escape, unescape
 R = TypeVar("R")
 Convert = Callable[[Any], Any]
 
-# -- values that depend on the driver -----------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnCodec:
@@ -86,8 +84,6 @@ SQLITE_CODEC = ColumnCodec(
 )
 """SQLite has neither type: both are text."""
 
-# -- values that are stored alike everywhere ----------------------------------------------------------------
-
 
 def encode_text(text: str | None) -> str | None:
     """Escape a text that may hold any character."""
@@ -138,9 +134,6 @@ def encode_error(error: ErrorInfo | None) -> str | None:
 def decode_error(text: str | None) -> ErrorInfo | None:
     """Reverse `encode_error`."""
     return None if text is None else ErrorInfo.model_validate_json(text)
-
-
-# -- rows ---------------------------------------------------------------------------------------------------
 
 
 class ColumnKind(NamedTuple):

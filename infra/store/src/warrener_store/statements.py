@@ -1,8 +1,8 @@
 """The SQL statements by name. Each aggregate's folder has its own, with the reason in a comment above each.
 
 `statements.sql` is for both databases, in PostgreSQL's words; SQLite's follow from them (`_for_sqlite`). A
-statement that PostgreSQL runs once for a batch and SQLite once for each row, or that needs a planner's hint,
-stands in `postgres.sql` and `sqlite.sql`.
+statement that PostgreSQL runs once for a batch and SQLite once for each row stands in `postgres.sql` and
+`sqlite.sql`. An index that SQLite's planner must use stands in a comment, for it alone.
 """
 
 import re
@@ -16,18 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 FOLDERS = (
-    "agents",
-    "audit",
-    "breakers",
-    "dead_letters",
-    "incidents",
-    "jobs",
-    "logs",
-    "parked",
-    "retention",
-    "schedules",
-    "sessions",
-    "statistics",
+    "agents audit breakers dead_letters incidents jobs logs parked retention schedules sessions statistics"
 )
 """The aggregates; the package itself has a `statements.sql` too."""
 _HOMES: Mapping[str, str] = MappingProxyType(
@@ -43,21 +32,23 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("jobs.rules", "in_flight"),
             ("logs.store", "log_chunk"),
             ("retention.prunable_tables", "prunable"),
-            ("schedules.columns", "schedule tick watch claimed arrival newest"),
+            ("schedules.columns", "schedule schedule_columns tick tick_columns watch claimed arrival newest"),
             ("sessions.store", "session"),
             ("statistics.store", "series_bucket cause_bucket deploy agent_version"),
         )
         for word in words.split()
     }
 )
-"""The module whose `WORDS` say what a word in braces stands for, such as the columns of a row, in order. All
-other words are those of the statements that write jobs."""
+"""The module whose `WORDS` say what a word in braces stands for, such as the columns of a row, in order.
+Other words are those of the statements that write jobs, or name a part that statements share."""
 
 
 def _meaning(found: re.Match[str], dialect: str) -> str:
     if (home := _HOMES.get(found[1])) is not None:
         words = import_module(f"warrener_store.{home}").WORDS
         return _expand(words[found[1]], dialect)
+    if (part := _load("statements").get(found[1])) is not None:
+        return _expand(part, dialect)
     from warrener_store.jobs.parameters import JOB_WORDS  # noqa: PLC0415 - a program that only reads needs none
 
     return JOB_WORDS[dialect][found[0]]
@@ -97,7 +88,7 @@ def _load(file: str) -> dict[str, str]:
     """All statements of the files of this name; raises ValueError if two have the same name."""
     found: dict[str, str] = {}
     package = files("warrener_store")
-    for folder in (package, *(package / name for name in FOLDERS)):
+    for folder in (package, *(package / name for name in FOLDERS.split())):
         source = folder / f"{file}.sql"
         _, *parts = _NAMED.split(source.read_text(encoding="utf-8")) if source.is_file() else ("",)
         for name, text in zip(parts[::2], parts[1::2], strict=True):
@@ -141,6 +132,7 @@ _SQLITE_WORDS = [
     for pattern, replacement in (
         (r"= ANY ?\((\$\d+)::\w+\[\]\)", r"IN (SELECT value FROM json_each(\1))"),
         (r"::(?:double precision|\w+)(?:\[\])?", ""),
+        (r"/\* (INDEXED BY \w+) \*/", r"\1"),
         (r"\bstrpos\(", "instr("),
         (r"\bgreatest\(", "max("),
         (r"\bleast\(", "min("),

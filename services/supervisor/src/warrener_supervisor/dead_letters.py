@@ -42,13 +42,11 @@ _BROKER_REASONS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
 """The broker's reasons that have a name of ours; the others (expired, rejected, maxlen) keep theirs."""
 _DEAD_KEY = "dead."
 """First word of the keys under which queues give up messages; agents may publish `parked.` alone."""
-_GIVEN_UP = "warrener-given-up"
-"""Header of a dispatch that the broker has given up: how often."""
+_GIVEN_UP = "warrener-given-up"  # header of a dispatch that the broker has given up: how often
 _MAX_DIGITS = 9  # Python refuses to read a number of thousands
 _LONGEST_REASON, _LONGEST_NAME = 100, 255
 """Characters that are kept of a reason and of a name, which anybody may write; both are in an index."""
-_PAUSES = topology.DELAY_LEVELS[1:4]
-"""Delays of the repeats of a dispatch that was given up."""
+_PAUSES = topology.DELAY_LEVELS[1:4]  # delays of the repeats of a dispatch that was given up
 _LEVELS: Mapping[str, topology.Queue] = {
     level.name: queue for level, queue in zip(topology.DELAY_LEVELS, topology.DELAY_QUEUES, strict=True)
 }

@@ -39,8 +39,7 @@ _log = get_logger("presence")
 
 TICK = 0.5
 """Seconds between samples of this process."""
-_SLOW = 1.0
-"""Seconds that storing one batch of heartbeats may take."""
+_SLOW = 1.0  # seconds that storing one batch of heartbeats may take
 _MAX_INTEGER = 2**31 - 1  # of the columns
 _FROZEN = 2.0
 """Seconds between two samples after which the process counts as frozen, so that its knowledge is old."""

@@ -18,8 +18,7 @@ from warrener_runtime.logs import get_logger
 _log = get_logger("presence")
 
 _INTERVAL = 1.0
-_VALID = 4.0
-"""Seconds for which a sentinel that came back proves the path, from its sending."""
+_VALID = 4.0  # seconds for which a sentinel that came back proves the path, from its sending
 _DECLARED_EVERY, _NAMED_AFTER = 3, 10
 """Sentinels in a row that did not come back: after each such number the path is declared again, and after the
 other one readiness and an incident name it. Those that no broker answered are not counted."""

@@ -46,8 +46,6 @@ class LossDetector:
         await self._look_for_missing()
         await self._look_for_silent()
 
-    # -- agents that live and do not list an attempt ------------------------------------------------------
-
     async def _compare(self) -> None:
         """Compare whole lists with the store, for differences that single lines do not show."""
         now = self._clock.monotonic()
@@ -70,8 +68,6 @@ class LossDetector:
             else:
                 self._tracker.settle(agent_id, line)
         await self._declare(gone, not_in_heartbeat=True)
-
-    # -- agents that are silent --------------------------------------------------------------------------
 
     async def _look_for_silent(self) -> None:
         now, moment = self._clock.now(), self._clock.monotonic()
@@ -113,8 +109,6 @@ class LossDetector:
             for data in (AgentHeartbeatRequestedData(agent_id=agent_id) for agent_id in agents)
         ]
         await self._bus.publish(list(map(build_message, requests)))
-
-    # -- both --------------------------------------------------------------------------------------------
 
     async def _declare(self, last_seen: Mapping[UUID, datetime | None], *, not_in_heartbeat: bool) -> None:
         """Claim these attempts and report them lost; one supervisor at a time holds the claim."""

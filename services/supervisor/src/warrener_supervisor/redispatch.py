@@ -30,13 +30,11 @@ _log = get_logger("redispatch")
 
 _DEEP = 20_000
 """Ready messages above which a queue is not compared, because counting its jobs would cost too much."""
-_SURPLUS = 10_000
-"""Jobs that are counted beyond those for which the queue may hold messages."""
+_SURPLUS = 10_000  # jobs that are counted beyond those for which the queue may hold messages
 _MAX_COUNTED = 60_000
 _OLDEST = 1_000
 _BATCH_SIZE = 500
-_MAX_BATCHES = 10
-"""Batches of repeats for one queue per comparison; a later one goes on."""
+_MAX_BATCHES = 10  # batches of repeats for one queue per comparison; a later one goes on
 _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
 """Pause before a job is published again; it doubles each time that the job is found again."""
 _IDLE_TIMEOUT = timedelta(minutes=2)

@@ -32,8 +32,7 @@ _log = get_logger("schedules")
 _BATCH_SIZE = 500
 _AGAIN = timedelta(seconds=4.5)
 """A watched schedule is claimed for this long, so one of all supervisors looks at it about every time."""
-_SWEEP = timedelta(minutes=5)
-"""Interval of looks for incidents that an ended supervisor has left open."""
+_SWEEP = timedelta(minutes=5)  # interval of looks for incidents that an ended supervisor has left open
 _PATIENCE = timedelta(seconds=10)
 """Time this supervisor must have seen an overdue schedule: after a night without any service, schedulers that
 start together with it get time to begin."""

@@ -25,8 +25,7 @@ _log = get_logger("alert")
 
 _LATELY = timedelta(days=1)
 """A queue whose agents were silent for longer is watched only if a job type names it."""
-_OLD = timedelta(hours=1)
-"""An agent that was silent for longer when this supervisor started raises no alarm."""
+_OLD = timedelta(hours=1)  # an agent that was silent for longer when this supervisor started raises no alarm
 _NAME = 200  # characters; the limit of the event
 Consumers = Literal["scheduler", "agent"]
 

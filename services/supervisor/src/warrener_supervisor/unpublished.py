@@ -31,12 +31,10 @@ _log = get_logger("unpublished")
 
 _BATCH_SIZE = 500
 _MAX_BATCHES = 20
-_PROBE = 10
-"""Jobs that are published to a queue which has refused."""
+_PROBE = 10  # jobs that are published to a queue which has refused
 _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=1), timedelta(seconds=15)
 _SLICE = 500
-_SLICES = 4
-"""Slices per look, over all queues: 2,000 jobs."""
+_SLICES = 4  # slices per look, over all queues: 2,000 jobs
 _FIRST_REREAD, _MAX_REREAD = timedelta(seconds=15), timedelta(minutes=5)
 
 

@@ -148,9 +148,6 @@ def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
     return stage.OF_SIGNAL[signal](attempt)
 
 
-# -- what the policy chooses -------------------------------------------------------------------------------
-
-
 def test_a_failure_is_tried_again_after_its_backoff() -> None:
     decision = stage.judged(stage.make(JobState.RUNNING), stage.failed())
     row = decision.row
@@ -164,9 +161,9 @@ def test_a_failure_is_tried_again_after_its_backoff() -> None:
 @pytest.mark.parametrize(
     ("seconds", "due_in", "wakes_in"),
     [
-        pytest.param(90, timedelta(seconds=90), timedelta(seconds=105), id="by a delay queue"),
-        pytest.param(7200, timedelta(hours=2), timedelta(hours=2), id="in the store"),
-        pytest.param(3_000_000_000, timedelta(days=366), timedelta(days=366), id="at most a year"),
+        (90, timedelta(seconds=90), timedelta(seconds=105)),  # by a delay queue
+        (7200, timedelta(hours=2), timedelta(hours=2)),  # in the store
+        (3_000_000_000, timedelta(days=366), timedelta(days=366)),  # at most a year
     ],
 )
 def test_a_delay_requested_by_the_handler_wins(seconds: int, due_in: timedelta, wakes_in: timedelta) -> None:
@@ -194,11 +191,7 @@ def test_a_released_attempt_is_given_to_another_at_once_and_not_charged() -> Non
 def test_what_was_requested_to_be_cancelled_is_not_tried_again(word: Any) -> None:
     row = stage.make(JobState.RUNNING, cancel_reason="no need")
     assert stage.judged(row, word()).row.state is JobState.CANCELLED
-
-
-def test_a_result_that_was_there_before_the_cancel_counts() -> None:
-    row = stage.make(JobState.RUNNING, cancel_reason="no need")
-    assert stage.judged(row, stage.succeeded(result=7)).row.result == 7
+    assert stage.judged(row, stage.succeeded(result=7)).row.result == 7, "it was there before the cancel"
 
 
 def test_cancelling_what_runs_waits_for_its_agent() -> None:
@@ -213,27 +206,21 @@ def test_cancelling_what_is_over_answers_the_asker_alone() -> None:
     assert decision == context.NoChange("the job has succeeded already", frozenset(), "me")
 
 
-# -- what was overtaken ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("not_in_heartbeat", "seen", "is_lost"),
     [
-        pytest.param(False, stage.STARTED, True, id="as silent as it was said to be"),
-        pytest.param(
-            False, stage.STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"
-        ),
-        pytest.param(True, stage.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
+        (False, stage.STARTED, True),  # as silent as it was said to be
+        (False, stage.STARTED + timedelta(seconds=1), False),  # any supervisor has seen it since
+        (True, stage.STARTED + timedelta(seconds=1), True),  # it lives, and does not list it
     ],
 )
 def test_a_loss_counts_unless_its_agent_was_seen_since(
     *, not_in_heartbeat: bool, seen: datetime, is_lost: bool
 ) -> None:
     event = stage.lost()
-    event = event.model_copy(
-        update={"data": event.data.model_copy(update={"not_in_heartbeat": not_in_heartbeat})}
-    )
-    decision = judge(stage.make(JobState.RUNNING), event, stage.AT._replace(seen={"agent-1": seen}))
+    data = event.data.model_copy(update={"not_in_heartbeat": not_in_heartbeat})
+    found = stage.AT._replace(seen={"agent-1": seen})
+    decision = judge(stage.make(JobState.RUNNING), event.model_copy(update={"data": data}), found)
     assert isinstance(decision, context.JobTransition) is is_lost
 
 
@@ -245,9 +232,6 @@ def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since() 
         judge(stage.make(JobState.RUNNING, updated_at=at), event, stage.AT), context.JobTransition
     )
     assert stage.ignored(stage.make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event)
-
-
-# -- a loss that was none ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("report", [stage.snoozed, stage.stopped, stage.failed])
@@ -292,9 +276,6 @@ def test_an_agents_clock_cannot_move_a_start_out_of_its_time() -> None:
     assert (early.started_at, late.started_at) == (row.dispatched_at, stage.NOW)
 
 
-# -- what a crash may have kept from being told --------------------------------------------------------------
-
-
 def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish() -> None:
     stories: list[tuple[JobRow, Event[Any]]] = [
         (stage.make(JobState.RUNNING), stage.succeeded()),
@@ -314,10 +295,8 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish() -> N
         first = stage.judged(before, event)
         again = judge(first.row, event, stage.AT)
         assert not isinstance(again, context.ParkDecision)
-        assert (
-            first.notifications - {context.Notification.RETRYING, context.Notification.CANCEL}
-            <= again.notifications
-        ), event.type
+        lasting = first.notifications - {context.Notification.RETRYING, context.Notification.CANCEL}
+        assert lasting <= again.notifications, event.type
         if isinstance(again, context.JobTransition):
             assert replace(again.row, updated_at=stage.NOW) == replace(first.row, updated_at=stage.NOW)
 
@@ -327,49 +306,32 @@ def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs() -> None:
     assert decision == context.NoChange(state_machine.STALE.why)
 
 
-# -- a success that the ledger has recorded ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.RETRYING])
 def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(state: JobState) -> None:
     row = stage.make(state, attempt=3)
     decision = stage.judged(row, stage.succeeded(1))
     assert (decision.row.state, decision.row.attempt) == (JobState.SUCCEEDED, 3)
-    assert (stage.attempt_of(decision).attempt, stage.attempt_of(decision).verdict) == (
-        3,
-        "done: recorded by attempt 1",
-    )
-    assert (context.Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), (
-        "what runs for nothing is stopped"
-    )
-    again = stage.ignored(decision.row, stage.succeeded(1))
-    assert context.Notification.FINISHED in again.notifications, (
-        "whoever saved it may have died before saying so"
-    )
-
-
-# -- retries whose time has passed ---------------------------------------------------------------------------
+    ended = stage.attempt_of(decision)
+    assert (ended.attempt, ended.verdict) == (3, "done: recorded by attempt 1")
+    is_stopped = context.Notification.CANCEL in decision.notifications
+    assert is_stopped is (state is JobState.RUNNING), "what runs for nothing is stopped"
+    again = stage.ignored(decision.row, stage.succeeded(1))  # whoever saved it may have died before saying so
+    assert context.Notification.FINISHED in again.notifications
 
 
 DUE_AT = stage.NOW - timedelta(seconds=15)
 
 
-@pytest.mark.parametrize(
-    ("changes", "dispatched_at", "notifications"),
-    [
-        pytest.param({"due_at": DUE_AT}, DUE_AT, set[context.Notification](), id="without a second message"),
-        pytest.param(
-            {"dispatched_at": None}, stage.NOW, {context.Notification.DISPATCH}, id="it was held in the store"
-        ),
-    ],
-)
-def test_1_a_retry_that_is_due_is_queued_under_its_number(
-    changes: dict[str, Any], dispatched_at: datetime, notifications: set[context.Notification]
-) -> None:
-    decision = stage.judged(stage.make(JobState.RETRYING, attempt=2, **changes), stage.overdue(2))
-    row = decision.row
-    assert (row.state, row.attempt, row.dispatched_at) == (JobState.QUEUED, 2, dispatched_at)
-    assert decision.notifications == notifications
+def test_1_a_retry_that_is_due_is_queued_under_its_number() -> None:
+    stories: list[tuple[dict[str, Any], datetime, set[context.Notification]]] = [
+        ({"due_at": DUE_AT}, DUE_AT, set()),  # without a second message
+        ({"dispatched_at": None}, stage.NOW, {context.Notification.DISPATCH}),  # it was held in the store
+    ]
+    for changes, dispatched_at, notifications in stories:
+        decision = stage.judged(stage.make(JobState.RETRYING, attempt=2, **changes), stage.overdue(2))
+        row = decision.row
+        assert (row.state, row.attempt, row.dispatched_at) == (JobState.QUEUED, 2, dispatched_at)
+        assert decision.notifications == notifications
 
 
 LIVE = [state for state in JobState if not state.terminal]

@@ -49,9 +49,6 @@ def raised(name: str, *bases: str, **more: Any) -> ErrorInfo:
     return ErrorInfo(kind=ErrorKind.ERROR, type=name, message="", base_classes=bases, **more)
 
 
-# -- curves ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("backoff", "waits"),
     [
@@ -72,9 +69,6 @@ def test_each_failure_waits_by_the_curve_of_the_policy(backoff: Backoff, waits: 
         assert again.wake_at == due_at + (Timings().delay_grace if by_delay_queue else timedelta(0))
 
 
-# -- names -------------------------------------------------------------------------------------------------
-
-
 def test_an_error_that_no_retry_names_is_death_and_is_explained() -> None:
     row = make(JobState.RUNNING, policy=JobPolicy(no_retry_on=("OSError",)))
     decision = judged(row, failed(error=raised("ConnectionResetError", "ConnectionError", "OSError")))
@@ -82,26 +76,19 @@ def test_an_error_that_no_retry_names_is_death_and_is_explained() -> None:
     assert dead_letter_of(decision).reason == "ConnectionResetError is never retried (no_retry_on)"
 
 
-def test_only_what_retry_on_names_is_tried_again() -> None:
-    row = make(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",)))
-    assert judged(row, failed(error=raised("requests.Timeout"))).row.state is JobState.RETRYING
-    assert judged(row, failed(error=raised("KeyError"))).row.state is JobState.DEAD
+def test_names_decide_what_is_tried_again_and_a_handlers_request_counts_before_them() -> None:
+    def judged_by(policy: JobPolicy, error: ErrorInfo, **more: Any) -> JobRow:
+        return judged(make(JobState.RUNNING, policy=policy), failed(error=error, **more)).row
 
-
-def test_a_handlers_request_to_be_tried_again_counts_before_the_names() -> None:
-    row = make(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",), no_retry_on=("*",)))
-    failure = failed(error=raised("warrener_agent.failures.RetryAfter"), retry_after_seconds=30)
-    assert judged(row, failure).row.due_at == NOW + timedelta(seconds=30)
-
-
-def test_a_request_may_try_again_what_its_job_type_would_not() -> None:
-    row = make(JobState.RUNNING, policy=JobPolicy())
+    named = JobPolicy(retry_on=("requests.*",))
+    assert judged_by(named, raised("requests.Timeout")).state is JobState.RETRYING
+    assert judged_by(named, raised("KeyError")).state is JobState.DEAD
+    contrary = JobPolicy(retry_on=("requests.*",), no_retry_on=("*",))
+    again = judged_by(contrary, raised("warrener_agent.failures.RetryAfter"), retry_after_seconds=30)
+    assert again.due_at == NOW + timedelta(seconds=30)
     error = raised("app.Closed", retryable=False, no_retry_by_policy=True)
-    assert judged(row, failed(error=error)).row.state is JobState.RETRYING
-    assert judged(row, failed(error=raised("Fail", retryable=False))).row.state is JobState.DEAD
-
-
-# -- age ---------------------------------------------------------------------------------------------------
+    assert judged_by(JobPolicy(), error).state is JobState.RETRYING, "its job type would not"
+    assert judged_by(JobPolicy(), raised("Fail", retryable=False)).state is JobState.DEAD
 
 
 @pytest.mark.parametrize("word", [failed(), lost(), snoozed(seconds=1)])
@@ -119,9 +106,6 @@ def test_no_attempt_begins_past_the_greatest_age(word: Event[Any]) -> None:
 def test_what_its_agent_gives_back_is_not_too_old() -> None:
     row = make(JobState.RUNNING, policy=JobPolicy(max_age=timedelta(seconds=1)))
     assert judged(row, released()).row.state is JobState.RETRYING
-
-
-# -- snoozes -----------------------------------------------------------------------------------------------
 
 
 def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number() -> None:
@@ -155,14 +139,6 @@ def test_who_snoozes_for_ever_is_charged_and_dies() -> None:
     assert "it has snoozed 3 times; not there yet" in row.error.message
 
 
-def test_what_is_snoozed_and_requested_to_be_cancelled_is_cancelled() -> None:
-    snoozing = judged(make(JobState.RUNNING), snoozed()).row
-    assert judged(snoozing, cancel()).row.state is JobState.CANCELLED
-
-
-# -- withdrawals -------------------------------------------------------------------------------------------
-
-
 def test_a_job_ends_cancelled_at_its_own_request() -> None:
     decision = judged(make(JobState.RUNNING), withdrawn())
     assert (decision.row.state, decision.row.failures) == (JobState.CANCELLED, 0)
@@ -170,11 +146,8 @@ def test_a_job_ends_cancelled_at_its_own_request() -> None:
     assert attempt_of(decision).outcome is AttemptOutcome.CANCELLED
     assert attempt_of(decision).verdict == "cancelled: by its handler: sold out"
     assert decision.notifications == {Notification.FINISHED}
-
-
-def test_who_requested_first_is_named() -> None:
-    row = make(JobState.RUNNING, cancel_reason="no need")
-    assert judged(row, withdrawn()).row.cancel_reason == "no need"
+    before = make(JobState.RUNNING, cancel_reason="no need")
+    assert judged(before, withdrawn()).row.cancel_reason == "no need", "who requested it first is named"
 
 
 OPEN = state_machine.open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
@@ -193,12 +166,8 @@ def test_11_a_retry_that_falls_due_while_probes_are_out_waits_until_it_is_chosen
     assert held.verdict == "held back: dependency:billing-api is half_open"
     minute = NOW + timedelta(minutes=1)
     assert due_again(replace(held.row, wake_at=minute), minute).row.state is JobState.QUEUED, "a probe"
-
-
-def test_11_what_nobody_has_chosen_for_a_long_time_goes_on_waiting() -> None:
-    held = due_again(make(JobState.RETRYING, policy=POLICY), NOW).row
-    again = due_again(held, NOW + RECHECK_INTERVAL).row
-    assert (again.state, again.wake_at) == (JobState.RETRYING, NOW + 2 * RECHECK_INTERVAL)
+    again = due_again(held.row, NOW + RECHECK_INTERVAL).row
+    assert (again.state, again.wake_at) == (JobState.RETRYING, NOW + 2 * RECHECK_INTERVAL), "nobody chose it"
 
 
 def test_11_a_delay_that_the_handler_requests_applies_when_its_failure_is_not_charged() -> None:
@@ -248,6 +217,8 @@ def test_its_agent_is_ordered_to_stop_it_and_nothing_else_begins() -> None:
     assert decision.row.wake_at == NOW + Timings().claim, "if it is not heard, the watchdog says it again"
     assert decision.notifications == {Notification.CANCEL}
     assert decision.attempt is None
+    assert judged(decision.row, succeeded(result=7)).row.result == 7, "a result that comes late counts"
+    ignored(running(started_at=NOW - timedelta(seconds=4)), timed_out())  # whoever took it over has it all
 
 
 @pytest.mark.parametrize(("word", "how"), IT_ENDED)
@@ -272,11 +243,6 @@ def test_policy_decides_whether_it_is_tried_again(word: Event[Any], how: str) ->
     assert judged(running(cancel_reason="no need"), word).row.state is JobState.CANCELLED
 
 
-def test_who_took_it_over_has_the_whole_time() -> None:
-    row = replace(running(), started_at=NOW - timedelta(seconds=4))
-    ignored(row, timed_out())
-
-
 def test_an_agent_that_went_silent_before_the_time_was_over_was_lost_however_late_it_is_noticed() -> None:
     """The power was away for a quarter of an hour: supervisor and agents come back together."""
     began = NOW - timedelta(minutes=15)
@@ -287,10 +253,6 @@ def test_an_agent_that_went_silent_before_the_time_was_over_was_lost_however_lat
     decision = judged(row, word)
     assert (decision.row.state, decision.row.failures, decision.row.losses) == (JobState.RETRYING, 1, 1)
     assert attempt_of(decision).outcome is AttemptOutcome.LOST
-
-
-def test_a_result_that_comes_late_counts() -> None:
-    assert judged(running(), succeeded(result=7)).row.result == 7
 
 
 DIED = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
@@ -354,17 +316,10 @@ def test_an_agent_cannot_set_how_often_a_job_has_died() -> None:
     assert error_of(decision).crashes == ()
 
 
-@pytest.mark.parametrize(
-    ("policy", "deaths"),
-    [
-        (JobPolicy(), 4),
-        (JobPolicy(max_lost_attempts=0), 4),
-        (JobPolicy(max_lost_attempts=10), 11),
-        (JobPolicy(max_lost_attempts=10, max_crashes=2), 2),
-    ],
-)
-def test_how_many_deaths_are_too_many(policy: JobPolicy, deaths: int) -> None:
-    assert policy.quarantine_threshold == deaths
+def test_how_many_deaths_are_too_many() -> None:
+    assert JobPolicy().quarantine_threshold == JobPolicy(max_lost_attempts=0).quarantine_threshold == 4
+    assert JobPolicy(max_lost_attempts=10).quarantine_threshold == 11
+    assert JobPolicy(max_lost_attempts=10, max_crashes=2).quarantine_threshold == 2
 
 
 def test_a_job_of_which_agents_were_lost_once_too_often_dies_of_that() -> None:
@@ -401,10 +356,12 @@ def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted() -
     assert dead_letter_of(decision).reason.startswith("quarantined as poison: 100 attempts ended")
 
 
-def test_a_late_event_of_a_dead_job_stops_its_agent_and_does_not_publish_its_death_again() -> None:
+def test_a_late_event_of_a_dead_job_or_a_cancel_stops_its_agent_and_does_not_publish_its_death_again() -> (
+    None
+):
     row = make(JobState.DEAD, started_at=STARTED, agent_id="agent-1")
     never_started = replace(row, started_at=None, agent_id=None)
-    for dead, late in ((row, started()), (row, progressed()), (never_started, started())):
+    for dead, late in ((row, started()), (row, progressed()), (never_started, started()), (row, cancel())):
         assert ignored(dead, late).notifications == {Notification.CANCEL}
 
 
@@ -425,10 +382,6 @@ def test_a_loss_that_an_agent_reports_is_recorded_of_the_one_that_ran_it() -> No
     lost = judged(row, failed(error=DIED, agent="agent-2", at=NOW))
     assert (attempt_of(lost).agent_id, attempt_of(lost).started_at) == ("agent-1", row.started_at)
     assert attempt_of(lost).finished_at == NOW
-
-
-def test_a_cancel_of_a_dead_job_marks_the_ledgers_again() -> None:
-    assert ignored(make(JobState.DEAD), cancel()).notifications == {Notification.CANCEL}
 
 
 def test_the_event_that_has_ended_a_job_publishes_its_death_again() -> None:

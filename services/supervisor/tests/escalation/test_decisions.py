@@ -95,11 +95,9 @@ class TestQuietHours:
     ) -> None:
         assert quiet_hours_end([NIGHT, WEEKEND], at(day, clock)) == (until and at(*until))
 
-    def test_a_night_in_which_the_clock_is_changed_ends_at_seven(self) -> None:
+    def test_a_night_in_which_the_clock_is_changed_ends_at_seven_and_one_without_end_is_none(self) -> None:
         assert quiet_hours_end([NIGHT], at("2026-10-24", "23:00")) == datetime(2026, 10, 25, 6, tzinfo=UTC)
         assert quiet_hours_end([NIGHT], at("2026-03-28", "23:00")) == datetime(2026, 3, 29, 5, tzinfo=UTC)
-
-    def test_quiet_that_never_ends_is_none(self) -> None:
         assert quiet_hours_end([QuietPeriod.model_validate({"from": "00:00", "to": "00:00"})], NOW) is None
 
 
@@ -133,11 +131,8 @@ class TestDecisions:
         snoozed = incident(snoozed_until=NOW + MINUTE)
         assert decide(snoozed, policy(URGENT), [], NOW) == WaitUntil(NOW + MINUTE, "snoozed")
         assert decide(snoozed, policy(URGENT), [], NOW + MINUTE) == RunStep(URGENT)
-
-    def test_there_is_no_job_to_retry_where_an_agent_was_lost(self) -> None:
-        assert isinstance(
-            decide(incident(kind="agent.lost"), policy(RetryStep(do="retry")), [], NOW), SkipStep
-        )
+        lost = incident(kind="agent.lost")  # there is no job to retry
+        assert isinstance(decide(lost, policy(RetryStep(do="retry")), [], NOW), SkipStep)
 
     def test_what_comes_late_gets_the_last_step_for_each_job_that_is_passed(self) -> None:
         steps = policy(RetryStep(do="retry"), ALERT, CompensateStep(do="compensate", job_type="undo"), ALERT)

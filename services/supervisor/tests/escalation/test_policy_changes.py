@@ -2,7 +2,6 @@
 died before."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from services.supervisor.tests.escalation.test_runner import UNDO, EscalationRig, policy
@@ -98,9 +97,8 @@ async def test_an_open_incident_goes_on_by_the_policy_with_which_it_began(
 
 
 async def test_a_rename_alone_changes_nothing() -> None:
-    rig = PolicyRig(restarting(alert("one"), alert("two", after='"10m"')))
-    await rig.die()
-    before = await rig.after(5)
+    rig = await begun(restarting(alert("one"), alert("two", after='"10m"')))
+    before = await rig.after(1)
     rig.edit(restarting(alert("one"), alert("two", after='"10m"'), name="renamed"))
     row = await rig.after(700, every=10)
     assert rig.titles == ["one", "two"]
@@ -117,9 +115,8 @@ async def test_a_policy_with_on_change_restarts_open_incidents_with_alerts_of_ne
 
 
 async def test_the_effect_of_a_file_on_open_incidents_is_logged() -> None:
-    rig = PolicyRig(TWO_ALERTS)
-    await rig.die()
-    row = await rig.after(5)
+    rig = await begun(TWO_ALERTS)
+    row = await rig.after(1)
     with capture_logs() as records:
         rig.edit(policy(alert("edited")))
         await rig.look()
@@ -135,8 +132,7 @@ async def test_the_effect_of_a_file_on_open_incidents_is_logged() -> None:
 
 
 async def test_an_incident_at_rest_is_woken_for_its_restart() -> None:
-    rig = PolicyRig(policy(alert("one")))
-    await rig.die()
+    rig = await begun(policy(alert("one")))
     assert (await rig.after(60)).wake_at is None
     rig.edit(restarting(alert("new one")))
     await rig.after(2)
@@ -190,9 +186,8 @@ async def test_supervisors_with_different_files_do_not_restart_an_incident_in_tu
 
 
 async def test_an_acknowledgement_is_about_the_incident_and_outlives_a_restart() -> None:
-    rig = PolicyRig(policy(alert("one")))
-    await rig.die()
-    row = await rig.after(5)
+    rig = await begun(policy(alert("one")))
+    row = await rig.after(1)
     acknowledged = IncidentChange(fingerprint=row.fingerprint, at=rig.clock.now(), acknowledged_by="ann")
     await rig.incidents.change_incidents([acknowledged])
     rig.edit(restarting(alert("new one"), '{ do = "close", after = "1m" }'))
@@ -294,6 +289,9 @@ async def test_a_digest_that_is_gone_is_reported_by_another() -> None:
     assert rig.sent == [("ops", "Digest weekly: 1 incidents, 1 times")]
 
 
+QUIET = '[[quiet.night]]\nfrom = "22:00"\nto = "07:00"\nzone = "Europe/Berlin"\n'
+
+
 class TestVersions:
     def version(self, text: str) -> str:
         return LoadedEscalation.of(check_file(text, {}), NOW).versions[0].version
@@ -316,14 +314,13 @@ class TestVersions:
         assert (self.version(one) == self.version(other)) == same
 
     def test_quiet_hours_belong_to_the_policy_that_names_them(self) -> None:
-        quiet = '[[quiet.night]]\nfrom = "22:00"\nto = "07:00"\nzone = "Europe/Berlin"\n'
-        text = quiet + policy(alert("a")) + '\nquiet = "night"'
+        text = QUIET + policy(alert("a")) + '\nquiet = "night"'
         assert self.version(text) != self.version(text.replace("07:00", "08:00"))
-        assert self.version(policy(alert("a"))) == self.version(quiet + policy(alert("a")))
+        assert self.version(policy(alert("a"))) == self.version(QUIET + policy(alert("a")))
 
     def test_a_version_comes_back_from_the_store_as_it_was(self) -> None:
         text = (
-            '[[quiet.night]]\nfrom = "22:00"\nto = "07:00"\nzone = "Europe/Berlin"\n[digest.weekly]\n'
+            f"{QUIET}[digest.weekly]\n"
             + policy(
                 '{ do = "retry", after = "1h30m" }',
                 alert("a", urgent="true"),
@@ -338,13 +335,7 @@ class TestVersions:
             row = version_row(version, NOW)
             found = stored_policy(row)
             assert version_row(found.version, NOW) == row
-            again: Any = LoadedEscalation.of(
-                check_file("", {}).model_copy(
-                    update={
-                        "policies": (found.version.policy,),
-                        "quiet": {"night": found.version.quiet} if found.version.quiet else {},
-                    }
-                ),
-                NOW,
-            )
-            assert again.versions[0].version == version.version
+            definition = found.version.definition
+            quiet = {"night": definition.quiet} if definition.quiet else {}
+            file = check_file("", {}).model_copy(update={"policies": (definition.policy,), "quiet": quiet})
+            assert LoadedEscalation.of(file, NOW).versions[0].version == version.version

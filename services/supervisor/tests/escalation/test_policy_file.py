@@ -46,65 +46,47 @@ steps = [{ do = "alert", to = ["ops"] }]
 """
 
 
-PARK = '{ do = "park" }'
+PARK, RETRY, CLOSE = '{ do = "park" }', '{ do = "retry" }', '{ do = "close" }'
+HOOK = '[sink.a]\nwebhook = "https://h"\n'
 
 
 def steps(*written: str) -> str:
     return f'[[policy]]\nname = "a"\nsteps = [{", ".join(written)}]'
 
 
+STEP_MISTAKES = {
+    '{ do = "alrt" }': ".do: expected one of retry, park, alert",
+    '{ do = "alert", to = ["oops"] }': ".to: expected one of the sinks log, got",
+    '{ do = "alert", titel = "x" }': ".titel: expected no such key",
+    '{ do = "park", after = "1 moment" }': ".after: expected a duration",
+    '{ do = "alert", text = "{{ arguments.card }}" }': ".text: expected one of job_type, job_id",
+    '{ do = "alert", title = "{{ first_seen | upper }}" }': ".title: expected a format such as %Y-%m-%d",
+    '{ do = "compensate", job_type = "undo", arguments = { a = ["{{ order }}"] } }': ".arguments: expected",
+    '{ do = "compensate" }': ".job_type: expected a value, got none",
+    '{ do = "digest", into = "weekly" }': ".into: expected one of the digests daily",
+}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        *((steps(step), f"policy[0].steps[0]{expected}") for step, expected in STEP_MISTAKES.items()),
         ("a = !", "expected TOML, got a mistake: Invalid value (at line 1, column 5)"),
-        (steps('{ do = "alrt" }'), "policy[0].steps[0].do: expected one of retry, park, alert"),
-        (
-            steps('{ do = "alert", to = ["oops"] }'),
-            "policy[0].steps[0].to: expected one of the sinks log, got",
-        ),
-        (steps('{ do = "alert", titel = "x" }'), "policy[0].steps[0].titel: expected no such key"),
-        (steps('{ do = "park", after = "1 moment" }'), "policy[0].steps[0].after: expected a duration"),
-        (
-            steps('{ do = "alert", text = "{{ arguments.card }}" }'),
-            "policy[0].steps[0].text: expected one of job_type, job_id",
-        ),
-        (
-            steps('{ do = "alert", title = "{{ first_seen | upper }}" }'),
-            "policy[0].steps[0].title: expected a format such as %Y-%m-%d",
-        ),
-        (
-            steps('{ do = "compensate", job_type = "undo", arguments = { a = ["{{ order }}"] } }'),
-            "policy[0].steps[0].arguments: expected one of job_type, job_id",
-        ),
-        (steps('{ do = "compensate" }'), "policy[0].steps[0].job_type: expected a value, got none"),
-        (
-            steps('{ do = "retry" }', '{ do = "retry" }'),
-            "policy[0].steps[1]: expected retry once in a policy",
-        ),
-        (
-            steps('{ do = "digest", into = "weekly" }'),
-            "policy[0].steps[0].into: expected one of the digests daily",
-        ),
-        (steps('{ do = "park" }') + '\nquiet = "night"', "policy[0].quiet: expected one of the quiet hours"),
+        (steps(RETRY, RETRY), "policy[0].steps[1]: expected retry once in a policy"),
+        (steps(PARK) + '\nquiet = "night"', "policy[0].quiet: expected one of the quiet hours"),
         ('[sink.a]\nlog = "error"\napprise = "x://"', "sink.a: expected one of apprise, webhook and log"),
         ('[sink.a]\nwebhook = "https://h"', "sink.a: expected webhook and secret together"),
         ('[sink.a]\nwebhook = "ftp://h"\nsecret = "s"', "sink.a.webhook: expected a URL like https://"),
+        (f'{HOOK}secret = "whsec_!"', "sink.a.secret: expected base64 behind whsec_"),
         ('[sink.a]\napprise = "env:NONE"', "sink.a.apprise: expected the variable NONE to be set, got none"),
         ('[[quiet.n]]\nfrom = "22:00"\nto = "25:00"', "quiet.n[0].to: expected"),
         ('[digest.d]\nzone = "Mars/Crater"', "digest.d.zone: expected a time zone such as Europe/Berlin"),
         ('[digest.d]\nto = ["opps"]', "digest.d.to: expected one of the sinks log, got 'opps'; declare it"),
-        (
-            '[sink.a]\nwebhook = "https://h"\nsecret = "whsec_!"',
-            "sink.a.secret: expected base64 behind whsec_",
-        ),
         (steps(), "policy[0].steps: expected at least one element, got none; add one"),
-        (steps('{ do = "close" }', '{ do = "alert" }'), "policy[0].steps[1]: expected no step behind close"),
+        (steps(CLOSE, PARK), "policy[0].steps[1]: expected no step behind close"),
+        (f"{steps(PARK)}\n{steps(PARK)}", "policy[1].name: expected a name of its own, got 'a' again"),
         (
-            f"{steps(PARK)}\n{steps(PARK)}",
-            "policy[1].name: expected a name of its own, got 'a' again; rename one of them",
-        ),
-        (
-            f"""{steps(PARK)}\n[[policy]]\nname = "b"\nsteps = [{PARK}]""",
+            steps(PARK) + "\n" + steps(PARK).replace('"a"', '"b"'),
             "policy[1]: expected a policy that can match, got one behind policy[0], which matches every "
             "incident; put it before policy[0]",
         ),
@@ -119,7 +101,7 @@ def test_the_first_mistake_is_named_by_its_key(text: str, expected: str) -> None
 
 def test_a_secret_in_the_wrong_place_is_not_shown() -> None:
     with pytest.raises(policy_file.PolicyFileError) as raised:
-        policy_file.check_file('[sink.a]\nwebhook = "https://h"\nsecret = ["hunter2"]', {})
+        policy_file.check_file(f'{HOOK}secret = ["hunter2"]', {})
     assert "hunter2" not in str(raised.value)
 
 
@@ -187,11 +169,10 @@ def test_an_alert_shows_what_is_missing_and_a_compensation_is_not_requested() ->
 
 def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "escalation.toml"
-    with pytest.raises(
-        SettingsError, match="WARRENER_SUPERVISOR_ESCALATION_FILE: expected a file that can be read"
-    ):
+    sentence = "WARRENER_SUPERVISOR_ESCALATION_FILE: expected a file that can be read"
+    with pytest.raises(SettingsError, match=sentence):
         policy_file.EscalationFile(path)
-    path.write_text(steps('{ do = "park" }'))
+    path.write_text(steps(PARK))
     file = policy_file.EscalationFile(path)
 
     def names_after(text: str, *, at: int) -> list[str]:
@@ -200,13 +181,17 @@ def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_pat
         return [policy.name for policy in file.current().policies]
 
     assert names_after(steps('{ do = "nothing" }'), at=1) == ["a"]
-    assert names_after(steps('{ do = "close" }').replace('"a"', '"b"'), at=2) == ["b"]
-    assert policy_file.EscalationFile(None).current().policies == ()
+    file.force_reload()  # as by a hang-up
+    assert [policy.name for policy in file.current().policies] == ["a"]
+    assert names_after(steps(CLOSE).replace('"a"', '"b"'), at=2) == ["b"]
+    nothing = policy_file.EscalationFile(None)
+    nothing.force_reload()
+    assert nothing.current().policies == ()
 
 
 async def test_a_hang_up_has_the_file_read_again_though_it_looks_as_before(tmp_path: Path) -> None:
     path = tmp_path / "escalation.toml"
-    path.write_text(steps('{ do = "park" }'))
+    path.write_text(steps(PARK))
     os.utime(path, (1, 1))
     file = policy_file.EscalationFile(path)
     read = asyncio.Event()
@@ -217,7 +202,7 @@ async def test_a_hang_up_has_the_file_read_again_though_it_looks_as_before(tmp_p
 
     hang_up = policy_file.ReloadOnSignal(again)
     await hang_up.start()
-    path.write_text(steps('{ do = "park" }').replace('"a"', '"b"'))
+    path.write_text(steps(PARK).replace('"a"', '"b"'))
     os.utime(path, (1, 1))
     assert [policy.name for policy in file.current().policies] == ["a"]
     os.kill(os.getpid(), signal.SIGHUP)
@@ -226,16 +211,6 @@ async def test_a_hang_up_has_the_file_read_again_though_it_looks_as_before(tmp_p
     await hang_up.stop()
     await hang_up.stop()
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
-
-
-def test_a_hang_up_that_finds_a_mistake_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "escalation.toml"
-    path.write_text(steps('{ do = "park" }'))
-    file = policy_file.EscalationFile(path)
-    path.write_text(steps('{ do = "nothing" }'))
-    file.force_reload()
-    assert [policy.name for policy in file.current().policies] == ["a"]
-    policy_file.EscalationFile(None).force_reload()
 
 
 class TestCommand:

@@ -30,8 +30,7 @@ BUSY_SECONDS = 8.0
 """Seconds that one process waits for another's transaction before it reports the store as unavailable."""
 
 _CONNECTIONS = 4
-_FREE_CONNECTION_SECONDS = 30.0
-"""Seconds that a statement waits while other statements have all connections."""
+_FREE_CONNECTION_SECONDS = 30.0  # seconds that a statement waits while other statements have all connections
 
 _WAL = "PRAGMA journal_mode = WAL"  # readers and the writer do not wait for each other
 _SETTINGS = (

@@ -191,34 +191,6 @@ FROM due
 WHERE job.job_id = due.job_id
 RETURNING {job}, due.deadline_wake_at AS was_due_at
 
--- name: running_owners
--- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one agent_id
--- to the next, so it costs by agents: each step reads the first entry behind the agent before it. ORDER BY and LIMIT,
--- not min(): for that the planner reads all running jobs if it expects few.
-WITH RECURSIVE owners AS (
-  (SELECT job.agent_id FROM warrener_jobs AS job WHERE job.state = 'running' ORDER BY job.agent_id LIMIT 1)
-  UNION ALL
-  SELECT (
-    SELECT job.agent_id
-    FROM warrener_jobs AS job
-    WHERE job.state = 'running' AND job.agent_id > owners.agent_id
-    ORDER BY job.agent_id
-    LIMIT 1
-  )
-  FROM owners
-  WHERE owners.agent_id IS NOT NULL
-)
-SELECT owners.agent_id, agent.last_seen_at
-FROM owners
-LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.agent_id
-WHERE owners.agent_id IS NOT NULL
-
--- name: running_of
--- All attempts that these agents run, by the index of running jobs.
-SELECT job.job_id, job.attempt, job.agent_id, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
-FROM warrener_jobs AS job
-WHERE job.state = 'running' AND job.agent_id = ANY($1::text[])
-
 -- name: claim_lost
 -- Claim running jobs whose loss is to be declared: move lease_until. SKIP LOCKED: rows that another caller is
 -- claiming or saving belong to it. Each is looked up by its key, in the order of ids (LATERAL with a lock is never
@@ -320,21 +292,3 @@ SET wake_at = $2::timestamptz, version = job.version + 1
 FROM held
 WHERE job.job_id = held.job_id
 RETURNING job.job_id
-
--- name: derived_sources
--- The sources of jobs with derived ids. Jumps through warrener_jobs_source from one to the next.
-WITH RECURSIVE sources AS (
-  (
-    SELECT job.source FROM warrener_jobs AS job
-    WHERE substr(CAST(job.job_id AS text), 15, 1) = '5' ORDER BY job.source LIMIT 1
-  )
-  UNION ALL
-  SELECT (
-    SELECT job.source FROM warrener_jobs AS job
-    WHERE substr(CAST(job.job_id AS text), 15, 1) = '5' AND job.source > sources.source
-    ORDER BY job.source LIMIT 1
-  )
-  FROM sources
-  WHERE sources.source IS NOT NULL
-)
-SELECT source FROM sources WHERE source IS NOT NULL LIMIT $1

@@ -114,39 +114,6 @@ UPDATE warrener_jobs
 SET deadline_wake_at = ?2, version = version + 1
 WHERE job_id IN (SELECT value FROM json_each(?1))
 
--- name: running_owners
--- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one agent_id to
--- the next, so it costs by agents: each step reads the first entry behind the agent before it.
-WITH RECURSIVE owners AS (
-  SELECT (
-    SELECT job.agent_id
-    FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
-    WHERE job.state = 'running' AND job.agent_id > ''
-    ORDER BY job.agent_id
-    LIMIT 1
-  ) AS agent_id
-  UNION ALL
-  SELECT (
-    SELECT job.agent_id
-    FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
-    WHERE job.state = 'running' AND job.agent_id > owners.agent_id
-    ORDER BY job.agent_id
-    LIMIT 1
-  )
-  FROM owners
-  WHERE owners.agent_id IS NOT NULL
-)
-SELECT owners.agent_id, agent.last_seen_at
-FROM owners
-LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.agent_id
-WHERE owners.agent_id IS NOT NULL
-
--- name: running_of
--- All attempts that these agents run, by the index of running jobs.
-SELECT job.job_id, job.attempt, job.agent_id, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
-FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
-WHERE job.state = 'running' AND job.agent_id IN (SELECT value FROM json_each(?1))
-
 -- name: claim_lost
 -- Claim jobs that were found lost: move their lease_until. One writer at a time, so no two claim the same.
 UPDATE warrener_jobs
@@ -186,22 +153,3 @@ WHERE job_type IN (SELECT value FROM json_each(?1)) AND +state IN ('waiting', 'r
   AND due_at <= ?2 AND wake_at > ?3 AND queue NOT IN (SELECT value FROM json_each(?5))
 ORDER BY due_at, job_id
 LIMIT ?4
-
--- name: derived_sources
--- The sources of jobs with derived ids. Jumps through warrener_jobs_source from one to the next.
-WITH RECURSIVE sources AS (
-  SELECT (
-    SELECT job.source FROM warrener_jobs AS job INDEXED BY warrener_jobs_source
-    WHERE substr(CAST(job_id AS text), 15, 1) = '5' AND job.source > ''
-    ORDER BY job.source LIMIT 1
-  ) AS source
-  UNION ALL
-  SELECT (
-    SELECT job.source FROM warrener_jobs AS job INDEXED BY warrener_jobs_source
-    WHERE substr(CAST(job_id AS text), 15, 1) = '5' AND job.source > sources.source
-    ORDER BY job.source LIMIT 1
-  )
-  FROM sources
-  WHERE sources.source IS NOT NULL
-)
-SELECT source FROM sources WHERE source IS NOT NULL LIMIT ?1

@@ -153,3 +153,56 @@ SELECT job_id FROM warrener_jobs WHERE job_id >= $1 AND job_id <= $2 ORDER BY jo
 -- name: job_ids_by_end
 -- The ids that end with these eight characters, by warrener_jobs_end.
 SELECT job_id FROM warrener_jobs WHERE substr(CAST(job_id AS text), 29) = $1 LIMIT $2
+
+-- name: running_owners
+-- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one agent_id
+-- to the next, so it costs by agents: each step reads the first entry behind the agent before it. ORDER BY and LIMIT,
+-- not min(): for that PostgreSQL's planner reads all running jobs if it expects few.
+WITH RECURSIVE owners AS (
+  SELECT (
+    SELECT job.agent_id
+    FROM warrener_jobs AS job /* INDEXED BY warrener_jobs_running */
+    WHERE job.state = 'running' AND job.agent_id > ''
+    ORDER BY job.agent_id
+    LIMIT 1
+  ) AS agent_id
+  UNION ALL
+  SELECT (
+    SELECT job.agent_id
+    FROM warrener_jobs AS job /* INDEXED BY warrener_jobs_running */
+    WHERE job.state = 'running' AND job.agent_id > owners.agent_id
+    ORDER BY job.agent_id
+    LIMIT 1
+  )
+  FROM owners
+  WHERE owners.agent_id IS NOT NULL
+)
+SELECT owners.agent_id, agent.last_seen_at
+FROM owners
+LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.agent_id
+WHERE owners.agent_id IS NOT NULL
+
+-- name: running_of
+-- All attempts that these agents run, by the index of running jobs.
+SELECT job.job_id, job.attempt, job.agent_id, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
+FROM warrener_jobs AS job /* INDEXED BY warrener_jobs_running */
+WHERE job.state = 'running' AND job.agent_id = ANY($1::text[])
+
+-- name: derived_sources
+-- The sources of jobs with derived ids. Jumps through warrener_jobs_source from one to the next.
+WITH RECURSIVE sources AS (
+  SELECT (
+    SELECT job.source FROM warrener_jobs AS job /* INDEXED BY warrener_jobs_source */
+    WHERE substr(CAST(job.job_id AS text), 15, 1) = '5' AND job.source > ''
+    ORDER BY job.source LIMIT 1
+  ) AS source
+  UNION ALL
+  SELECT (
+    SELECT job.source FROM warrener_jobs AS job /* INDEXED BY warrener_jobs_source */
+    WHERE substr(CAST(job.job_id AS text), 15, 1) = '5' AND job.source > sources.source
+    ORDER BY job.source LIMIT 1
+  )
+  FROM sources
+  WHERE sources.source IS NOT NULL
+)
+SELECT source FROM sources WHERE source IS NOT NULL LIMIT $1

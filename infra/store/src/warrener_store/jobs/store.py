@@ -27,8 +27,7 @@ _QUEUE_HEADS = RowMapper(views.QueueHead)
 _QUEUED_GROUPS = RowMapper(views.QueuedGroup)
 _QUEUED_JOBS = RowMapper(views.QueuedJob)
 _MAX_SOURCES = 10_000
-_MAX_ALIKE = 1_000
-"""Ids that are compared of those with the same eight characters at the end."""
+_MAX_ALIKE = 1_000  # ids that are compared of those with the same eight characters at the end
 
 
 class JobLists(SqlSession):

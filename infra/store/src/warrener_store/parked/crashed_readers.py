@@ -18,8 +18,7 @@ _ALONE, _TOGETHER = f"{TRIED_ALONE}:", "tried_together:"
 STALE_AFTER = timedelta(days=1)
 """Age from which a row is without meaning: a returned message is delivered again at once. Longer than
 services are stopped for, as a row that is deleted too early costs some more crashes."""
-_STALE_LIMIT = 100
-"""Rows that one call of `forget_stale` deletes."""
+_STALE_LIMIT = 100  # rows that one call of `forget_stale` deletes
 
 
 class Received(Protocol):

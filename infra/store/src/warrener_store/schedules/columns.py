@@ -47,7 +47,9 @@ ARRIVALS = RowMapper(rows.ArrivalRow)
 ARRIVAL_OUTCOMES = RowMapper(rows.ArrivalOutcome)
 WORDS = {
     "schedule": qualify("schedule", SCHEDULE_COLUMNS),
+    "schedule_columns": ", ".join(SCHEDULE_COLUMNS),
     "tick": qualify("tick", TICKS.columns),
+    "tick_columns": ", ".join(TICKS.columns),
     "watch": qualify("watch", WATCHES.columns),
     "claimed": qualify("claimed", WATCHES.columns),
     "arrival": qualify("arrival", ARRIVALS.columns),

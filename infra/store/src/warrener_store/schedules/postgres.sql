@@ -5,26 +5,14 @@
 --
 -- The expectations of those that changed are inserted, replaced or deleted with them; their progress stays.
 WITH put AS (
-  INSERT INTO warrener_schedules AS held (
-    name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
-    pause_reason
-  )
+  INSERT INTO warrener_schedules AS held ({schedule_columns})
   SELECT *
   FROM unnest(
     $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::timestamptz[], $7::timestamptz[],
     $8::timestamptz[], $9::integer[], $10::integer[], $11::uuid[], $12::timestamptz[], $13::text[]
-  ) AS batch (
-    name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
-    pause_reason
-  )
+  ) AS batch ({schedule_columns})
   ORDER BY batch.name
-  ON CONFLICT (name) DO UPDATE SET
-    definition = excluded.definition,
-    put_at = excluded.put_at,
-    zone_version = excluded.zone_version,
-    next_at = excluded.next_at,
-    wake_at = CASE WHEN held.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
-  WHERE held.put_at <= excluded.put_at AND held.definition <> excluded.definition
+  {put_again}
   RETURNING held.name
 ),
 over AS (
@@ -76,24 +64,16 @@ settled AS (
   WHERE arrival.schedule = batch.schedule AND arrival.event_id = batch.event_id
     AND (batch.schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
 )
-INSERT INTO warrener_ticks AS held (
-  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
-)
+INSERT INTO warrener_ticks AS held ({tick_columns})
 SELECT
   schedule, nominal_at, coalesce(status, ($13::text[])[1]), coalesce(due_at, ($14::timestamptz[])[1]),
   coalesce(decided_at, ($15::timestamptz[])[1]), coalesce(reason, ($16::text[])[1]), job_id, fired_at, wake_at, request
 FROM unnest(
   $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $17::uuid[],
   $18::timestamptz[], $19::timestamptz[], $20::text[]
-) AS batch (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+) AS batch ({tick_columns})
 WHERE (schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
-ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  status = excluded.status,
-  decided_at = excluded.decided_at,
-  reason = excluded.reason,
-  job_id = excluded.job_id,
-  wake_at = excluded.wake_at,
-  request = excluded.request
+{decided_again}
 WHERE held.status = 'waiting' AND excluded.status <> 'waiting'
 RETURNING held.schedule, held.nominal_at
 
@@ -116,23 +96,15 @@ RETURNING {tick}
 -- name: add_ticks
 -- Insert requested ticks: new ones, and those that were decided without a job. An array with one value holds it for
 -- all rows, if the column cannot be NULL (see insert_jobs).
-INSERT INTO warrener_ticks AS held (
-  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
-)
+INSERT INTO warrener_ticks AS held ({tick_columns})
 SELECT
   schedule, nominal_at, coalesce(status, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
   coalesce(decided_at, ($5::timestamptz[])[1]), coalesce(reason, ($6::text[])[1]), job_id, fired_at, wake_at, request
 FROM unnest(
   $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
   $8::timestamptz[], $9::timestamptz[], $10::text[]
-) AS batch (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
-ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  status = excluded.status,
-  decided_at = excluded.decided_at,
-  reason = excluded.reason,
-  job_id = excluded.job_id,
-  wake_at = excluded.wake_at,
-  request = excluded.request
+) AS batch ({tick_columns})
+{decided_again}
 WHERE held.job_id IS NULL AND held.status <> 'waiting'
 RETURNING held.schedule, held.nominal_at
 

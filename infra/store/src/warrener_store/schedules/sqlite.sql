@@ -6,21 +6,10 @@ LEFT JOIN warrener_schedules AS held ON held.name = batch.value ->> 0
 WHERE held.name IS NULL OR (held.put_at <= batch.value ->> 2 AND held.definition <> batch.value ->> 1)
 
 -- name: put_schedule
--- Insert a schedule, or replace its definition. An older definition does not replace a newer one, and an equal one
--- changes nothing: a file of schedules may be applied repeatedly. A schedule with waiting ticks is due now: the new
--- rule may not be due for a year, or never again.
-INSERT INTO warrener_schedules (
-  name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
-  pause_reason
-)
+-- Insert a schedule, or replace its definition, as put_schedules of PostgreSQL.
+INSERT INTO warrener_schedules AS held ({schedule_columns})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (name) DO UPDATE SET
-  definition = excluded.definition,
-  put_at = excluded.put_at,
-  zone_version = excluded.zone_version,
-  next_at = excluded.next_at,
-  wake_at = CASE WHEN warrener_schedules.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
-WHERE put_at <= excluded.put_at AND definition <> excluded.definition
+{put_again}
 
 -- name: advance_schedule
 -- Write the progress of a schedule.
@@ -43,18 +32,10 @@ JOIN warrener_ticks AS tick ON tick.schedule = batch.value ->> 0 AND tick.nomina
 
 -- name: put_tick
 -- Insert a tick. A decided tick stays as it is; a waiting one is decided once more.
-INSERT INTO warrener_ticks (
-  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
-)
+INSERT INTO warrener_ticks AS held ({tick_columns})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  status = excluded.status,
-  decided_at = excluded.decided_at,
-  reason = excluded.reason,
-  job_id = excluded.job_id,
-  wake_at = excluded.wake_at,
-  request = excluded.request
-WHERE status = 'waiting' AND excluded.status <> 'waiting'
+{decided_again}
+WHERE held.status = 'waiting' AND excluded.status <> 'waiting'
 
 -- name: unpublished_ticks
 -- Ticks whose requests are not known to be published.
@@ -77,18 +58,10 @@ WHERE tick.job_id IS NOT NULL OR tick.status = 'waiting'
 
 -- name: add_tick
 -- Insert a requested tick: a new one, or one that was decided without a job.
-INSERT INTO warrener_ticks (
-  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
-)
+INSERT INTO warrener_ticks AS held ({tick_columns})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  status = excluded.status,
-  decided_at = excluded.decided_at,
-  reason = excluded.reason,
-  job_id = excluded.job_id,
-  wake_at = excluded.wake_at,
-  request = excluded.request
-WHERE job_id IS NULL AND status <> 'waiting'
+{decided_again}
+WHERE held.job_id IS NULL AND held.status <> 'waiting'
 
 -- name: ticked_schedules
 -- The next names that have ticks: from one to the next by the primary key, past all ticks of a schedule.

@@ -205,3 +205,23 @@ WHERE schedule.name > $1
   AND (NOT $7::boolean OR (schedule.wake_at IS NULL AND schedule.next_at IS NULL))
 ORDER BY schedule.name
 LIMIT $8
+
+-- name: decided_again
+-- Part of the statements that insert ticks.
+ON CONFLICT (schedule, nominal_at) DO UPDATE SET
+  status = excluded.status,
+  decided_at = excluded.decided_at,
+  reason = excluded.reason,
+  job_id = excluded.job_id,
+  wake_at = excluded.wake_at,
+  request = excluded.request
+
+-- name: put_again
+-- Part of the statements that put schedules: an older definition does not replace a newer one, an equal one changes nothing.
+ON CONFLICT (name) DO UPDATE SET
+  definition = excluded.definition,
+  put_at = excluded.put_at,
+  zone_version = excluded.zone_version,
+  next_at = excluded.next_at,
+  wake_at = CASE WHEN held.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
+WHERE held.put_at <= excluded.put_at AND held.definition <> excluded.definition

@@ -8,15 +8,7 @@ GROUP BY job_type, state, minute
 -- name: add_statistics
 -- Move the position of the rollup and write the buckets, together; nothing if another supervisor was first.
 WITH moved AS (
-  INSERT INTO warrener_statistics_position AS held (one, revision, finished_at, job_id, complete_until)
-  VALUES (1, $1, $2, $3, $4)
-  ON CONFLICT (one) DO UPDATE SET
-    revision = excluded.revision,
-    finished_at = excluded.finished_at,
-    job_id = excluded.job_id,
-    complete_until = excluded.complete_until
-  WHERE held.revision = excluded.revision - 1
-  RETURNING 1
+  {moved_position}
 ),
 series AS (
   INSERT INTO warrener_statistics ({series_bucket})

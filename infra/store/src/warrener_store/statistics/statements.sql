@@ -89,3 +89,15 @@ WHERE since < $1 AND NOT (
     WHERE newer.agent_id = warrener_agent_versions.agent_id AND newer.since > warrener_agent_versions.since
   )
 )
+
+-- name: moved_position
+-- Part of the statement that adds statistics: no row if another supervisor was first.
+INSERT INTO warrener_statistics_position AS held (one, revision, finished_at, job_id, complete_until)
+VALUES (1, $1, $2, $3, $4)
+ON CONFLICT (one) DO UPDATE SET
+  revision = excluded.revision,
+  finished_at = excluded.finished_at,
+  job_id = excluded.job_id,
+  complete_until = excluded.complete_until
+WHERE held.revision = excluded.revision - 1
+RETURNING 1

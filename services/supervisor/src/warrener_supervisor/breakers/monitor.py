@@ -54,8 +54,6 @@ class BreakerMonitor:
         self._reminded_at: datetime | None = None
         self.holding = OpenBreakers()
 
-    # -- counting -----------------------------------------------------------------------------------------
-
     def record(self, batch: JobBatch) -> None:
         """Count the ends of a job's attempts, once they are saved."""
         policy = batch.row.policy
@@ -89,8 +87,6 @@ class BreakerMonitor:
                 turned = state_machine.open_breaker(held, name, policy, why, now) if why else None
             if turned is not None:
                 await self._put(turned)
-
-    # -- time ---------------------------------------------------------------------------------------------
 
     async def run_once(self) -> None:
         """Read the state of all breakers, and do what is due: probes, announcements, waking."""
@@ -146,8 +142,6 @@ class BreakerMonitor:
         self._reminded_at = now
         await self._bus.publish([agents_message(row, now) for row in to_announce])
 
-    # -- by hand ------------------------------------------------------------------------------------------
-
     async def apply_command(self, event: BreakerSetRequested) -> str | None:
         """Open or close a breaker on command; a repeat changes nothing. Return why none has this name."""
         data, types = event.data, await self._store.job_types()
@@ -169,8 +163,6 @@ class BreakerMonitor:
         """The queues of job types and agents, and those with jobs: some wait for their first agent."""
         queues = {row.queue for row in types.values()} | {row.queue for row in await self._store.count_jobs()}
         return queues | {queue for row in await self._store.agents() for queue in row.queues}
-
-    # -- saving -------------------------------------------------------------------------------------------
 
     async def _put(self, row: BreakerRow, *, announce: bool = True) -> bool:
         """Save a change; False if another supervisor has changed the breaker meanwhile."""

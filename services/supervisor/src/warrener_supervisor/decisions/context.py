@@ -26,32 +26,19 @@ _NOBODY: Mapping[str, datetime] = MappingProxyType({})
 class Timings:
     """Periods after which the supervisor draws a conclusion."""
 
-    # An agent that is silent for this long is lost.
-    lease: timedelta = timedelta(seconds=8)
-    # Time between two looks of the watchdog.
-    look: timedelta = timedelta(seconds=0.5)
-    # Time agents may take to send heartbeats again after a broken connection.
-    reconnect: timedelta = timedelta(seconds=10)
-    # Time a queue with messages may have no consumer.
-    no_consumer_timeout: timedelta = timedelta(seconds=15)
-    # A wake-up that is later than this is lost.
-    delay_grace: timedelta = timedelta(seconds=15)
-    # Time an agent has to stop an attempt itself.
-    timeout_grace: timedelta = timedelta(seconds=10)
-    # A longer delay waits in the store alone.
-    max_queue_delay: timedelta = DELAY_LEVELS[-1].delay
-    # The shortest delay level: a shorter delay would spin.
-    min_queue_delay: timedelta = DELAY_LEVELS[0].delay
-    # Interval at which an agent's whole list is compared with the store.
-    compare: timedelta = timedelta(seconds=20)
-    # Time after which the watchdog repeats an event that nobody judged.
-    claim: timedelta = timedelta(seconds=10)
-    # Time after which a dispatch is in its queue, or lost.
-    settled: timedelta = timedelta(seconds=10)
-    # Another supervisor may be publishing a job that changed within this time.
-    unpublished_grace: timedelta = timedelta(seconds=5)
-    # Time after which a job that waits too long is reported again if nobody judged it.
-    renotify_interval: timedelta = timedelta(minutes=1)
+    lease: timedelta = timedelta(seconds=8)  # an agent that is silent for this long is lost
+    look: timedelta = timedelta(seconds=0.5)  # time between two looks of the watchdog
+    reconnect: timedelta = timedelta(seconds=10)  # for heartbeats to come again after a broken connection
+    no_consumer_timeout: timedelta = timedelta(seconds=15)  # that messages may wait without a consumer
+    delay_grace: timedelta = timedelta(seconds=15)  # a wake-up that is later than this is lost
+    timeout_grace: timedelta = timedelta(seconds=10)  # for an agent to stop an attempt itself
+    max_queue_delay: timedelta = DELAY_LEVELS[-1].delay  # a longer delay waits in the store alone
+    min_queue_delay: timedelta = DELAY_LEVELS[0].delay  # a shorter delay would spin
+    compare: timedelta = timedelta(seconds=20)  # between two comparisons of an agent's whole list
+    claim: timedelta = timedelta(seconds=10)  # after it the watchdog repeats an event that nobody judged
+    settled: timedelta = timedelta(seconds=10)  # after it a dispatch is in its queue, or lost
+    unpublished_grace: timedelta = timedelta(seconds=5)  # a job that changed within it may be being published
+    renotify_interval: timedelta = timedelta(minutes=1)  # between two reports of a job that waits too long
 
     @property
     def answer(self) -> timedelta:

@@ -13,8 +13,7 @@ from warrener_supervisor.decisions.context import JobTransition, NoChange
 
 LOST = "lost"
 """Type of the error of a lost attempt."""
-_MAX_DEATH_LENGTH = 200
-"""Characters that are stored of one death."""
+_MAX_DEATH_LENGTH = 200  # characters that are stored of one death
 _FIRST, _LAST = 5, 5
 """Number of first and last deaths that are stored; of those between, their count. Each change of the row
 writes them."""

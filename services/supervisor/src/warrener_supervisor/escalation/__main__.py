@@ -28,32 +28,24 @@ _USAGE = 2
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print the timeline; return the exit code."""
-    options = _parser().parse_args(words)
+    options = vars(_parser().parse_args(words))
+    path, as_json = options.pop("file"), options.pop("as_json")
     try:
-        file = read(options.file)
+        file = read(path)
     except PolicyFileError as error:
         mistake = {"key": error.key, "problem": error.problem, "remedy": error.remedy}
-        if options.as_json:
+        if as_json:
             print(json.dumps({"mistake": mistake}, ensure_ascii=False))
         else:
             print(error, file=sys.stderr)
         return _USAGE
-    scenario = Scenario(
-        at=options.at,
-        kind=options.kind,
-        job_type=options.job_type,
-        error=options.error,
-        arguments=options.arguments,
-        times=options.times,
-        every=options.every,
-        acknowledged_after=options.ack_after,
-    )
+    scenario = Scenario(**options)
     timeline = asyncio.run(EscalationSimulation(file, scenario).play())
-    if options.as_json:
+    if as_json:
         entries = [{**asdict(each), "at": each.at.isoformat()} for each in timeline]
         print(json.dumps(entries, ensure_ascii=False))
     else:
-        print("\n".join(_for_people(each, often, options.at) for each, often in merge_repeats(timeline)))
+        print("\n".join(_for_people(each, often, scenario.at) for each, often in merge_repeats(timeline)))
     return 0
 
 
@@ -75,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "time between two deaths (default 0)"
     parser.add_argument("--every", metavar="SPAN", type=_span, default=timedelta(0), help=text)
     text = "acknowledge after this time (default never)"
-    parser.add_argument("--ack-after", metavar="SPAN", type=_span, help=text)
+    parser.add_argument("--ack-after", dest="acknowledged_after", metavar="SPAN", type=_span, help=text)
     parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON document")
     return parser
 

@@ -14,37 +14,15 @@ from warrener_store.jobs.rows import JobRow
 _SHORT = 1_000  # characters of a message in an alert; the job has the whole
 
 _COMMON: Final = (
-    "job_type",
-    "job_id",
-    "attempts",
-    "queue",
-    "error",
-    "error.kind",
-    "error.type",
-    "error.message",
-    "error.base_classes",
-    "fingerprint",
+    "job_type job_id attempts queue error error.kind error.type error.message error.base_classes fingerprint"
 )
+_OF_INCIDENT: Final = "kind subject about summary times first_seen last_seen lasted text since schedule"
 ALERT_NAMES: Final = TemplateNames(
-    (
-        *_COMMON,
-        "kind",
-        "subject",
-        "about",
-        "summary",
-        "times",
-        "first_seen",
-        "last_seen",
-        "lasted",
-        "text",
-        "since",
-        "schedule",
-    ),
-    times=("first_seen", "last_seen"),
+    tuple(f"{_COMMON} {_OF_INCIDENT}".split()), times=("first_seen", "last_seen")
 )
 """The names in alerts. Those that the store has of some kinds of incidents alone are among them."""
 COMPENSATION_NAMES: Final = TemplateNames(
-    (*_COMMON, "arguments", "arguments.*", "source", "idempotency_key", "requested_at"),
+    tuple(f"{_COMMON} arguments arguments.* source idempotency_key requested_at".split()),
     times=("requested_at",),
 )
 

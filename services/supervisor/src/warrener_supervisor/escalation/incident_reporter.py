@@ -20,8 +20,7 @@ from warrener_supervisor.escalation.policy import DEAD
 
 _log = get_logger("escalation")
 
-_LASTING = 3
-"""Released attempts above which the cause is no short deployment."""
+_LASTING = 3  # released attempts above which the cause is no short deployment
 _NAME = 200  # characters of a fingerprint
 IncidentCommand = (
     events.IncidentAcknowledgeRequested | events.IncidentSnoozeRequested | events.IncidentCloseRequested

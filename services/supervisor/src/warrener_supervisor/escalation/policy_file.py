@@ -201,21 +201,17 @@ class EscalationFile:
 
     def current(self) -> Escalation:
         """Return the contents, after reading the file again if it has changed."""
-        written = self._written()
-        if self._path is not None and written != self._seen:
-            self._seen = written
-            self._reload(self._path)
+        if self._written() != self._seen:
+            self.force_reload()
         return self._escalation
 
     def force_reload(self) -> None:
         """Read the file again, even if it seems unchanged."""
-        if self._path is not None:
-            self._seen = self._written()
-            self._reload(self._path)
-
-    def _reload(self, path: Path) -> None:
+        if self._path is None:
+            return
+        self._seen = self._written()
         try:
-            self._escalation = read(path)
+            self._escalation = read(self._path)
         except PolicyFileError as error:
             _log.error(
                 "The escalation file cannot be used; the policies read before stay in force.",
