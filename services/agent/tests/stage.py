@@ -14,19 +14,8 @@ from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_le
 from warrener_agent.run_table import DeliveryRef
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
-from warrener_contracts import topology
+from warrener_contracts import events, topology
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
-    AttemptDispatched,
-    AttemptDispatchedData,
-    AttemptFailed,
-    AttemptFailedData,
-    AttemptSucceeded,
-    AttemptSucceededData,
-    Event,
-)
 from warrener_contracts.messages import batch_messages, build_delayed_message, build_message
 from warrener_contracts.policy import Guarantee
 from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult, Subscription
@@ -35,7 +24,7 @@ from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component
 from warrener_runtime.telemetry import Telemetry, TraceContext
 
-E = TypeVar("E", bound=Event[Any])
+E = TypeVar("E", bound=events.Event[Any])
 WAIT = 60.0
 LONG = timedelta(minutes=5)
 """A timeout that no busy machine reaches; a test that needs its end sets a `HastenedClock` forward."""
@@ -48,7 +37,7 @@ class Stage:
     broker: MemoryBroker
     bus: MemoryBus
     ledger_url: str
-    received_events: list[Event[Any]] = field(default_factory=list[Event[Any]])
+    received_events: list[events.Event[Any]] = field(default_factory=list[events.Event[Any]])
     parked: list[Delivery] = field(default_factory=list[Delivery])
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     running: list[tuple[Component, Bus, Ledger]] = field(default_factory=list[tuple[Component, Bus, Ledger]])
@@ -128,31 +117,33 @@ class Stage:
         assert await self.bus.publish([build_message(event)]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 
-    async def dispatch_together(self, *events: AttemptDispatched) -> None:
+    async def dispatch_together(self, *dispatches: events.AttemptDispatched) -> None:
         """What the scheduler sends of a job type that was declared so: all of these in one message."""
         (message,) = batch_messages(
-            build_message(event)._replace(dispatch_batch=len(events)) for event in events
+            build_message(event)._replace(dispatch_batch=len(dispatches)) for event in dispatches
         )
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
 
     def dispatched(
         self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any
-    ) -> AttemptDispatched:
+    ) -> events.AttemptDispatched:
         return dispatched(job_type, arguments, **fields)
 
     async def cancel(self, job_id: UUID) -> None:
         """What the supervisor sends to stop a job that runs."""
-        data = AttemptCancelData(job_id=job_id, reason="enough")
-        await self.bus.publish([build_message(AttemptCancel(id=str(uuid4()), source="test", data=data))])
+        data = events.AttemptCancelData(job_id=job_id, reason="enough")
+        await self.bus.publish(
+            [build_message(events.AttemptCancel(id=str(uuid4()), source="test", data=data))]
+        )
 
-    async def delivery(self, *events: AttemptDispatched) -> DeliveryRef:
+    async def delivery(self, *dispatches: events.AttemptDispatched) -> DeliveryRef:
         """A delivery of these events, as an agent has it that runs them; of one, if none are given."""
         queue = topology.dispatch_queue("default")
         await self.bus.declare(topology.Topology((), (queue,)))
-        await self.dispatch_together(*(events or [self.dispatched("wait")]))
+        await self.dispatch_together(*(dispatches or [dispatched("wait")]))
         subscription = await self.bus.subscribe(queue.name, prefetch=1)
         (delivery,) = await anext(aiter(subscription))
-        return DeliveryRef(subscription, delivery, "default", len(events) or 1, 0.0)
+        return DeliveryRef(subscription, delivery, "default", len(dispatches) or 1, 0.0)
 
     async def until(self, fact: Callable[[], bool], what: str = "it to become true") -> None:
         """Wait until what was heard makes `fact` true."""
@@ -175,13 +166,15 @@ class Stage:
         await self.until(lambda: len(self.of(kind, job_id)) >= times, f"{times} {kind.__name__}")
         return self.of(kind, job_id)[-1]
 
-    async def succeed(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptSucceededData:
+    async def succeed(
+        self, job_type: str, arguments: Any = None, **fields: Any
+    ) -> events.AttemptSucceededData:
         job_id = await self.dispatch(job_type, arguments, **fields)
-        return (await self.wait_for_event(AttemptSucceeded, job_id)).data
+        return (await self.wait_for_event(events.AttemptSucceeded, job_id)).data
 
-    async def fail(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptFailedData:
+    async def fail(self, job_type: str, arguments: Any = None, **fields: Any) -> events.AttemptFailedData:
         job_id = await self.dispatch(job_type, arguments, **fields)
-        return (await self.wait_for_event(AttemptFailed, job_id)).data
+        return (await self.wait_for_event(events.AttemptFailed, job_id)).data
 
     async def effects(self) -> list[str]:
         """What handlers wrote into the table `effects`."""
@@ -232,7 +225,7 @@ def dispatched(
     timeout: timedelta = timedelta(seconds=30),
     at: datetime | None = None,
     **data: Any,
-) -> AttemptDispatched:
+) -> events.AttemptDispatched:
     """The event of a dispatch, sent `at` this time."""
     values: dict[str, Any] = {
         "queue": "default",
@@ -241,11 +234,11 @@ def dispatched(
         "requested_at": at or datetime.now(UTC),
         **data,
     }
-    return AttemptDispatched(
+    return events.AttemptDispatched(
         id=str(uuid4()),
         source="test",
         time=at,
-        data=AttemptDispatchedData(
+        data=events.AttemptDispatchedData(
             job_id=job_id or uuid4(),
             attempt=attempt,
             job_type=job_type,

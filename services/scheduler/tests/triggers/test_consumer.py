@@ -10,17 +10,7 @@ import pytest
 from pydantic import ValidationError
 from services.scheduler.tests.stage import SECOND, Stage, job_ids, named, statuses, tick_rows
 
-from warrener_contracts.events import (
-    Event,
-    JobFinished,
-    JobFinishedData,
-    JobRejected,
-    SchedulePauseRequested,
-    SchedulePut,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleTriggerRequested,
-)
+from warrener_contracts import events
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import CronRule, Rule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
@@ -45,15 +35,15 @@ LANDED = EventRule(exchange="airport", key="landed.*", event_argument="path")
 PLAIN = LANDED.model_copy(update={"event_argument": None})
 
 
-def put(name: str, rule: Rule, job_type: str = "flights.load", **choices: Any) -> SchedulePut:
-    data = SchedulePutData(
+def put(name: str, rule: Rule, job_type: str = "flights.load", **choices: Any) -> events.SchedulePut:
+    data = events.SchedulePutData(
         name=name,
         rule=rule,
         job_type=job_type,
         arguments={"path": "a.csv"},
         choices=ScheduleChoices.model_validate(choices),
     )
-    return SchedulePut(id=f"put-{name}-{rule!r}"[:200], source="test", data=data)
+    return events.SchedulePut(id=f"put-{name}-{rule!r}"[:200], source="test", data=data)
 
 
 def message(
@@ -83,10 +73,10 @@ def finished(
     job: UUID, job_type: str = "flights.load", state: JobState = JobState.SUCCEEDED, **changes: Any
 ) -> Message:
     at = changes.pop("at")
-    data = JobFinishedData(
+    data = events.JobFinishedData(
         job_id=job, job_type=job_type, state=state, attempt=1, requested_at=at, finished_at=at
     )
-    event = JobFinished(id=f"{job}:finished", source="warrener/supervisor", time=at, data=data)
+    event = events.JobFinished(id=f"{job}:finished", source="warrener/supervisor", time=at, data=data)
     return build_message(event)
 
 
@@ -97,8 +87,8 @@ async def airport(stage: Stage) -> Stage:
     return stage
 
 
-async def send(stage: Stage, *events: Event[Any], then: float = 0.5) -> None:
-    await stage.send(*map(build_message, events), then=then)
+async def send(stage: Stage, *published: events.Event[Any], then: float = 0.5) -> None:
+    await stage.publish(*published, then=then)
 
 
 def jobs(stage: Stage) -> list[Mapping[str, Any]]:
@@ -107,7 +97,7 @@ def jobs(stage: Stage) -> list[Mapping[str, Any]]:
 
 
 def refusals(stage: Stage) -> list[str]:
-    return [event.data.detail for event in stage.all_of(JobRejected)]
+    return [event.data.detail for event in stage.all_of(events.JobRejected)]
 
 
 class TestEvents:
@@ -176,7 +166,7 @@ class TestEvents:
             put("queue", PLAIN, overlap="queue_all"),
             put("not.yet", PLAIN, start=later),
             put("paused", PLAIN),
-            named(SchedulePauseRequested, "paused", "p"),
+            named(events.SchedulePauseRequested, "paused", "p"),
         )
         await airport.send(*(message(number) for number in range(3)), then=0.5)
         assert await statuses(airport, "twice") == ["fired", "fired"]
@@ -191,7 +181,7 @@ class TestEvents:
         (one, two) = await tick_rows(airport, "queue")
         assert [one.status, two.status] == ["fired", "waiting"]
         await airport.clock.advance(62)  # nobody knows any.thing: its job was rejected, and is not waited for
-        published = airport.all_of(JobRejected)
+        published = airport.all_of(events.JobRejected)
         assert len(published) == 2
         assert (await tick_rows(airport, "queue"))[1].job_id == published[1].data.job_id
         requests = [json.loads(body)["data"]["arguments"] for _, body in airport.parked()]
@@ -247,7 +237,7 @@ class TestAfter:
         first = put("first", CronRule(expression="0 0 1 1 *"))
         second = put("second", AfterRule(upstreams=(Upstream(schedule="first"),)), job_type="flights.load")
         await send(stage, second)  # the other is not there yet
-        trigger = named(ScheduleTriggerRequested, "first", "now")
+        trigger = named(events.ScheduleTriggerRequested, "first", "now")
         await send(stage, first, trigger, then=2)
         (job,) = job_ids(stage)
         now = stage.clock.now()
@@ -296,7 +286,7 @@ class TestBindings:
         assert await airport.store.triggers.add_bindings([]) == set()
 
     async def remove(self, stage: Stage, name: str) -> None:
-        await send(stage, named(ScheduleRemoveRequested, name, f"r-{name}"))
+        await send(stage, named(events.ScheduleRemoveRequested, name, f"r-{name}"))
 
     async def routed(self, stage: Stage, key: str) -> bool:
         [result] = await stage.bus.publish([message(key=key)._replace(mandatory=True)])
@@ -356,7 +346,7 @@ class TestLoops:
 
     async def test_events_of_its_own_ticks_and_jobs_start_nothing(self, stage: Stage) -> None:
         await send(stage, put("all", EventRule(key="#")), then=1)
-        await send(stage, named(ScheduleTriggerRequested, "all", "t"), then=1)
+        await send(stage, named(events.ScheduleTriggerRequested, "all", "t"), then=1)
         (job,) = job_ids(stage)
         await stage.send(finished(job, at=stage.clock.now()))
         row = (await stage.store.jobs_by_id([job]))[job]
