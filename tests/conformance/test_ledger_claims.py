@@ -19,8 +19,8 @@ from tests.conformance.ledger_rig import (
     recorded,
 )
 
-from warrener_agent.ledger import ChildJobRequest, ClaimResult, ClaimStatus, Ledger, connected_ledger
-from warrener_agent.ledger.port import HOLDER_MARK
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import HOLDER_MARK, ChildJobRequest, ClaimResult, ClaimStatus, Ledger
 
 
 async def test_g3_a_claim_is_granted_once_and_again_to_its_holder(ledger: Ledger, other: Ledger) -> None:

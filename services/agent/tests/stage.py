@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from warrener_agent import Agent, Fail, JobContext, RetryAfter
-from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable
 from warrener_agent.run_table import DeliveryRef
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble

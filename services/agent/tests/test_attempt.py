@@ -14,8 +14,8 @@ from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
 from warrener_agent.decisions.outcomes import abandoned_outcome, failure_to_record
 from warrener_agent.handler_api import LocalHandlerPort
-from warrener_agent.ledger import Ledger, connected_ledger, open_ledger
-from warrener_agent.ledger.port import Claim, ClaimStatus
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, ClaimStatus, Ledger
 from warrener_agent.run_table import Run
 from warrener_contracts import events
 from warrener_contracts.identity import child_job_id

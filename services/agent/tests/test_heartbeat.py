@@ -16,8 +16,8 @@ from warrener_agent.agent_context import AgentContext
 from warrener_agent.decisions.intake import BreakerFilter
 from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.heartbeat import ControlHandler, Heartbeater
-from warrener_agent.ledger import Ledger, LedgerUnavailable, open_ledger
-from warrener_agent.ledger.port import Claim
+from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.start_gate import StartGate

@@ -10,7 +10,8 @@ from services.agent.tests.test_heartbeat import agent_context, run_since_now
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.leases import BlockedLoopLeases, LeaseState, is_due, must_end
-from warrener_agent.ledger import DeletedRows, Ledger, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import DeletedRows, Ledger
 from warrener_contracts.events import AttemptSucceeded
 from warrener_runtime.virtual_clock import VirtualClock
 

@@ -14,7 +14,8 @@ from services.agent.tests.stage import LONG, WAIT, HastenedClock, SlowLedger, St
 
 from warrener_agent import Agent, JobContext, JobDefinitionError, Program
 from warrener_agent.decisions.intake import newest_checkpoint
-from warrener_agent.ledger import Ledger, SavedCheckpoint, open_ledger
+from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger.port import Ledger, SavedCheckpoint
 from warrener_agent.run_table import HandlerHeartbeat
 from warrener_agent.testing import run
 from warrener_contracts.events import (

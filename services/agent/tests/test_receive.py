@@ -16,7 +16,8 @@ from services.agent.tests.test_heartbeat import agent_context
 from warrener_agent import Agent, JobContext, wiring
 from warrener_agent.decisions.intake import arrival_time
 from warrener_agent.leases import LeaseKeeper
-from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_contracts.events import AttemptDispatched, AttemptFailed, AttemptStarted, AttemptSucceeded

@@ -8,7 +8,8 @@ from services.agent.tests.stage import Stage, dispatched
 from warrener_agent import Agent, JobContext
 from warrener_agent.decisions.intake import BreakerFilter
 from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
-from warrener_agent.ledger import Claim, connected_ledger
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import Claim
 from warrener_contracts import events, topology
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.messages import build_message

@@ -24,7 +24,7 @@ from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext, Program
 from warrener_agent.definitions.job import ExecutorName
-from warrener_agent.ledger import Claim, Ledger
+from warrener_agent.ledger.port import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptFailed, AttemptProgressed, AttemptSucceeded, JobRequested
 from warrener_contracts.identity import attempt_span_id

@@ -14,7 +14,8 @@ from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way
 from tests.servers.kinds import PostgresServer
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.ledger import (
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import (
     Claim,
     ClaimStatus,
     Completion,
@@ -22,8 +23,6 @@ from warrener_agent.ledger import (
     Ledger,
     LedgerUnavailable,
     SavedCheckpoint,
-    connected_ledger,
-    open_ledger,
 )
 from warrener_contracts.events import AttemptFailed, AttemptReleased, AttemptSucceeded
 

@@ -10,7 +10,8 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from warrener_agent.ledger import Claim, Completion, Ledger, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, Completion, Ledger
 from warrener_agent.ledger.statements import ledger_statements
 
 if TYPE_CHECKING:
