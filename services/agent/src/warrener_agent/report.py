@@ -190,8 +190,8 @@ class Reporter(ManagedComponent):
             )
             return []
         messages: list[Message] = []
-        if report.last_progress is not None:
-            progressed = factory.progressed(dispatch, self._agent.clock.now(), context, report.last_progress)
+        if report.run is not None and report.last_progress is not None:
+            progressed = factory.progressed(report.run, self._agent.clock.now(), report.last_progress)
             messages.append(build_message(progressed))
         if isinstance(end, outcomes.SucceededOutcome):
             for child_job in end.completion.child_jobs:

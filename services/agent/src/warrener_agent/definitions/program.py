@@ -35,8 +35,6 @@ class BadArgument(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProgramCall:
-    """One call of a program."""
-
     argv: tuple[str, ...]
     variables: Mapping[str, str]
     cwd: str | None

@@ -12,7 +12,7 @@ from warrener_agent.context import AttemptFacts, HandlerPort, JobContext
 from warrener_agent.decisions import errors
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.failures import OUTCOME_EXCEPTIONS
-from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
+from warrener_agent.log_buffer import NO_LOG, LogBuffer
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 from warrener_contracts.topology import MAX_BODY
@@ -24,12 +24,10 @@ class HandlerCall(NamedTuple):
     definition: JobDefinition
     facts: AttemptFacts
     port: HandlerPort
-    log: AttemptLogSink = NO_LOG
+    log: LogBuffer = NO_LOG
 
 
 class Execution(Protocol):
-    """A running handler."""
-
     @property
     def done(self) -> asyncio.Future[errors.HandlerResult]:
         """The handler's result. Never raises what the handler raised. Do not cancel it."""
@@ -46,8 +44,6 @@ class Execution(Protocol):
 
 
 class Executor(ABC):
-    """Runs handlers."""
-
     @abstractmethod
     def begin(self, handler_call: HandlerCall) -> Execution:
         """Begin to run a handler."""

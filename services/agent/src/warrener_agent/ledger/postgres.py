@@ -17,7 +17,6 @@ from warrener_contracts.postgres_limits import RESPONSE_TIMEOUT
 from warrener_contracts.postgres_sessions import CANNOT_WRITE
 
 V = TypeVar("V")
-B = TypeVar("B", port.Claim, port.Completion, port.Failure, port.SavedCheckpoint)
 
 if TYPE_CHECKING:
     from warrener_agent.ledger.postgres_sessions import Connection, Pool
@@ -203,7 +202,7 @@ class PostgresLedger:
         return port.DeletedRows(row["rows"], row["completions"], row["after"])
 
     async def _change(
-        self, batch: Sequence[B], work: Callable[[Sequence[B]], Awaitable[list[asyncpg.Record]]]
+        self, batch: Sequence[rows.R], work: Callable[[Sequence[rows.R]], Awaitable[list[asyncpg.Record]]]
     ) -> set[UUID]:
         """Return the jobs that were changed."""
         with postgres_sessions.translate_outages():
