@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tests.captured_service import CapturedService, events_in
+from tests.store_rows import succeeded
 
 from warrener_contracts import events, topology
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
@@ -34,8 +35,6 @@ _CAPTURE_QUEUES = (
 
 
 class Stage(CapturedService):
-    """A scheduler on a memory broker and a memory store; all that it publishes is captured."""
-
     def __init__(self) -> None:
         super().__init__("warrener-scheduler", _CAPTURE_QUEUES, VirtualClock())
         self.component = assemble(
@@ -43,7 +42,6 @@ class Stage(CapturedService):
         )
 
     async def open(self) -> None:
-        """Start, and announce `flights.load`."""
         await self.start()
         await self.send(build_message(announcement(declaration())))
 
@@ -54,19 +52,16 @@ class Stage(CapturedService):
         await self.send(*(build_message(request) for request in requests), then=then)
 
     async def send_raw(self, body: bytes | Mapping[str, Any] | list[Any], key: str = "flights.load") -> None:
-        """Publish a body as a plain AMQP tool would."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
         await self.send(Message(topology.REQUESTS, key, raw, kind, f"raw-{len(raw)}", "raw", {}))
 
     def answer(self, address: str, kind: type[E]) -> E:
-        """Return the only answer to this address, of this kind."""
         (event,) = self.answers(address)
         assert isinstance(event, kind)
         return event
 
     def all_of(self, kind: type[E]) -> list[E]:
-        """Return the events of this kind that were published to subscribers or as commands."""
         published = self.published(topology.EVENTS, topology.COMMANDS, topology.STATUS)
         return [event for event in published if isinstance(event, kind)]
 
@@ -81,8 +76,20 @@ class Stage(CapturedService):
             if isinstance(event, events.AttemptDispatched)
         ]
 
+    def job_ids(self) -> list[UUID]:
+        return [event.data.job_id for event in self.dispatched()]
+
+    async def tick_rows(self, name: str = "tick") -> list[TickRow]:
+        return list(reversed(await self.store.ticks_of(name, 10_000)))
+
+    async def statuses(self, name: str = "tick") -> list[str]:
+        return [tick.status.value for tick in await self.tick_rows(name)]
+
+    async def end_job(self, job_id: UUID) -> None:
+        """Let it succeed, as a supervisor notes it."""
+        await self.store.save_jobs([succeeded((await self.store.jobs_by_id([job_id]))[job_id])])
+
     def parked(self) -> list[tuple[str, bytes]]:
-        """Return reason and body of each parked message."""
         return [
             (str(delivery.headers["warrener-reason"]), delivery.body)
             for delivery in self.received.get(topology.DEAD, [])
@@ -93,7 +100,6 @@ class Stage(CapturedService):
 
 
 def event(kind: type[E], event_id: str = "1", at: datetime | None = None, /, **data: Any) -> E:
-    """An event of this kind with these data."""
     return kind.model_validate({"id": event_id, "source": "test", "time": at, "data": data})
 
 
@@ -139,6 +145,10 @@ def put(name: str = "tick", **choices: Any) -> events.SchedulePut:
     return events.SchedulePut(id=f"put-{name}", source="test", data=data)
 
 
+def changed(event: events.Event[Any], **fields: Any) -> events.Event[Any]:
+    return event.model_copy(update={"data": event.data.model_copy(update=fields)})
+
+
 ScheduleCommandType = type[
     events.SchedulePauseRequested
     | events.ScheduleResumeRequested
@@ -151,21 +161,5 @@ def named(kind: ScheduleCommandType, name: str = "tick", event_id: str = "1") ->
     return event(kind, event_id, name=name)
 
 
-async def send(stage: Stage, *published: events.Event[Any], then: float = 0.0) -> None:
-    await stage.publish(*published, then=then)
-
-
-async def tick_rows(stage: Stage, name: str = "tick") -> list[TickRow]:
-    return list(reversed(await stage.store.ticks_of(name, 10_000)))
-
-
-async def statuses(stage: Stage, name: str = "tick") -> list[str]:
-    return [tick.status.value for tick in await tick_rows(stage, name)]
-
-
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
-
-
-def job_ids(stage: Stage) -> list[UUID]:
-    return [event.data.job_id for event in stage.dispatched()]
