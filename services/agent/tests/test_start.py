@@ -43,7 +43,7 @@ BROKEN = "expected shop_jobs to be imported, got "
         ("\n1 / 0", {}, f"{BROKEN}ZeroDivisionError: division by zero \\(.*shop_jobs.py, line 2"),
     ],
 )
-async def test_an_agent_that_cannot_start_says_why_in_one_sentence(
+async def test_an_agent_that_cannot_start_ends_with_one_sentence(
     tmp_path: Path, code: str, variables: dict[str, str], found: str
 ) -> None:
     (tmp_path / "shop_jobs.py").write_text(code)
