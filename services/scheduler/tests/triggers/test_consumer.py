@@ -57,7 +57,7 @@ def raw_message(body: bytes, kind: str = "text/json", message_id: str = "") -> M
 async def finish(
     stage: Stage, job: UUID | int, job_type: str = "flights.load", state: str = "succeeded", then: float = 1.0
 ) -> None:
-    """Let subscribers hear of the end of a job."""
+    """Publish the end of a job, as a supervisor does."""
     job, at = job if isinstance(job, UUID) else UUID(int=job), stage.clock.now()
     terms: dict[str, Any] = {"job_id": job, "job_type": job_type, "state": state, "attempt": 1}
     data = events.JobFinishedData(**terms, requested_at=at, finished_at=at)
