@@ -246,8 +246,8 @@ class FrozenBus(MemoryBus):
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
         is_failure = any(message.type == "attempt.failed.v1" for message in messages)
-        if not is_failure or not self._before:
-            results = await super().publish(messages, timeout=timeout)
+        is_left = is_failure and self._before
+        results = [] if is_left else await super().publish(messages, timeout=timeout)
         if is_failure:
             self.frozen.set()
             await asyncio.Event().wait()
