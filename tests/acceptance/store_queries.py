@@ -15,7 +15,8 @@ from uuid import UUID, uuid4
 from tests.acceptance.warren import Warren
 from tests.store_access import on_store
 
-from warrener_agent.ledger import Claim, connected_ledger
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import Claim
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store, open_store
 from warrener_store.agents.rows import AgentRow

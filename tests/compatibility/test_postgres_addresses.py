@@ -19,7 +19,8 @@ from tests.servers.standby import StandbyPostgres
 from tests.store_access import opened_store
 from tests.store_rows import queued_job
 
-from warrener_agent.ledger import Claim, LedgerUnavailable, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, LedgerUnavailable
 from warrener_agent.ledger.postgres_sessions import CLAIMS
 from warrener_contracts.postgres_limits import session_settings
 from warrener_devservers import PrivatePostgres, ServerMissing

@@ -9,7 +9,8 @@ from tests.conformance.bus_rigs import BURIED, EXCHANGES, JOBS, MemoryRig, Rabbi
 from tests.servers.kinds import RabbitMQServer
 from tests.store_access import opened_store
 
-from warrener_agent.ledger import Ledger, connected_ledger
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import Ledger
 from warrener_contracts.topology import Topology
 from warrener_runtime.bus import Bus
 from warrener_store import Store

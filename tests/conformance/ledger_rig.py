@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from infra.store.tests.raw_sql import run_sql
 
-from warrener_agent.ledger import ChildJobRequest, Claim, ClaimStatus, Completion, Failure, Ledger
+from warrener_agent.ledger.port import ChildJobRequest, Claim, ClaimStatus, Completion, Failure, Ledger
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=11)

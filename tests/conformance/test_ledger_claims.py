@@ -19,8 +19,8 @@ from tests.conformance.ledger_rig import (
     recorded,
 )
 
-from warrener_agent.ledger import ChildJobRequest, ClaimResult, ClaimStatus, Ledger, connected_ledger
-from warrener_agent.ledger.port import HOLDER_MARK
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import HOLDER_MARK, ChildJobRequest, ClaimResult, ClaimStatus, Ledger
 
 CANCELLED, COMPLETED, FAILED = ClaimStatus.CANCELLED, ClaimStatus.COMPLETED, ClaimStatus.FAILED
 GRANTED, HELD, SUPERSEDED = ClaimStatus.GRANTED, ClaimStatus.HELD, ClaimStatus.SUPERSEDED

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.conformance import ledger_rig
 
-from warrener_agent.ledger import ChildJobRequest, ClaimStatus, Ledger, LedgerError, connected_ledger
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import ChildJobRequest, ClaimStatus, Ledger, LedgerError
 
 
 async def test_a_transaction_that_is_not_completed_leaves_nothing_but_the_failure(ledger: Ledger) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger import Claim, Completion, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, Completion, LedgerUnavailable
 from warrener_agent.ledger.sqlite import SqliteLedger, read_completions
 from warrener_agent.ledger.sqlite_files import FileWorker, LedgerFiles
 from warrener_runtime.clock import Clock, SystemClock

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.workload import slow_request
 from tests.simulation.world import World, living
 
-from warrener_agent.ledger import Claim
+from warrener_agent.ledger.port import Claim
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
 from warrener_contracts.inbox import Inbox

@@ -20,16 +20,9 @@ from opentelemetry import baggage, trace
 from warrener_agent import Agent, JobContext, Limits, Recycle
 
 agent = Agent()
-_warm: list[int] = []
 release = threading.Event()
 SMALL = Limits(memory="256MiB")
 MIB = 1 << 20
-
-
-@agent.job("where", executor="process")
-def where(name: str) -> dict[str, str | int]:
-    _warm.append(1)
-    return {"pid": os.getpid(), "calls": len(_warm), "name": name}
 
 
 @agent.job("waits", executor="process")
@@ -114,7 +107,6 @@ def spins(job: JobContext, pids: Path) -> None:
 
 @agent.job("sleeps_in_c", executor="process")
 def sleeps_in_c(pids: Path) -> None:
-    """It never gives the interpreter away."""
     _sign(pids)
     while True:
         ctypes.PyDLL(None).usleep(900_000_000)
@@ -150,7 +142,6 @@ def forks(pids: Path) -> None:
 
 @agent.job("allocates", executor="process", limits=SMALL)
 def allocates() -> None:
-    """Without end, piece by piece."""
     chunks: list[bytearray] = []
     while True:
         chunks.append(bytearray(b"x" * MIB))
@@ -202,15 +193,6 @@ def writes(path: Path) -> int:
     return path.write_bytes(b"x" * 10_000)
 
 
-@agent.job("gets_on", executor="process", limits=Limits(memory="512MiB", cpu="1s", open_files=64))
-def gets_on(burn: float) -> int:
-    """It stays within its limits, each time anew."""
-    began = time.process_time()
-    while time.process_time() - began < burn:
-        pass
-    return os.getpid()
-
-
 @agent.job("dies", executor="process")
 def dies(job: JobContext, how: str) -> None:
     job.transaction_sync().execute("CREATE TABLE effects (note TEXT)")
@@ -225,7 +207,6 @@ def dies(job: JobContext, how: str) -> None:
 
 @agent.job("leaves", executor="process")
 def leaves(*, fail: bool = False) -> list[int]:
-    """It ends, and what it has started does not."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     if fail:
         raise RuntimeError(str(child.pid))
@@ -234,7 +215,6 @@ def leaves(*, fail: bool = False) -> list[int]:
 
 @agent.job("uses_a_pool", executor="process", limits=Limits(memory="1GiB", cpu="60s", processes=8))
 def uses_a_pool() -> list[int]:
-    """What many handlers do, and may."""
     with get_context("fork").Pool(2) as pool:
         return pool.map(abs, [-1, -2, -3])
 

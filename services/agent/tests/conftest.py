@@ -3,13 +3,18 @@
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
-from services.agent.tests.stage import FaultyBus, HandlerRig, Stage
+from services.agent.tests.stage import HandlerRig, Stage
 
 from warrener_agent import Agent
 from warrener_agent.__main__ import load_agents
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
 
 
 @pytest.fixture
@@ -22,19 +27,19 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
+async def connection(postgres_url: str) -> "AsyncIterator[Connection]":
+    one = await asyncpg.connect(postgres_url)
+    yield one
+    await one.close()
+
+
+@pytest.fixture
 def rig() -> HandlerRig:
     return HandlerRig()
 
 
 @pytest.fixture
-def faulty(stage: Stage) -> Callable[[str, str], FaultyBus]:
-    """Makes connections that freeze around a message of a type, before it is told or after."""
-    return lambda frozen_type, when: FaultyBus(stage.broker, frozen_type, when=when)
-
-
-@pytest.fixture
 def load_handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Agent]]:
-    """Imports a module of handlers by its name, as an agent does."""
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
     loaded: list[str] = []
 
@@ -49,6 +54,5 @@ def load_handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], A
 
 @pytest.fixture
 def agent(load_handlers: Callable[[str], Agent]) -> Iterator[Agent]:
-    """Serves the handlers of `agent_handlers`."""
     yield load_handlers("agent_handlers")
     sys.modules["agent_handlers"].release.set()

@@ -23,7 +23,6 @@ class Closed(OSError):
 
 
 async def note(job: JobContext) -> None:
-    """What must not stay."""
     runs.append(job.attempt)
     transaction = await job.transaction()
     await transaction.execute("CREATE TABLE effects (note TEXT)")

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
 
@@ -10,19 +10,23 @@ import psutil
 from services.agent.tests.stage import WAIT
 
 
-async def until_written(path: Path, lines: int) -> None:
-    """Wait until so many lines are in the file."""
+async def until(fact: Callable[[], bool]) -> None:
+    """Wait until `fact` is true, however long the event loop stands still."""
 
     def look() -> None:
         deadline, pause = monotonic() + WAIT, threading.Event()
-        while not path.exists() or path.read_text().count("\n") < lines:
-            assert monotonic() < deadline, f"expected {lines} lines in {path}"
+        while not fact():
+            assert monotonic() < deadline
             pause.wait(0.02)
 
     await asyncio.to_thread(look)
 
 
-def _runs(pid: int) -> bool:
+async def until_written(path: Path, lines: int) -> None:
+    await until(lambda: path.exists() and path.read_text().count("\n") >= lines)
+
+
+def runs(pid: int) -> bool:
     """True if it runs; a zombie, which only waits for its parent, does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -30,16 +34,6 @@ def _runs(pid: int) -> bool:
         return False
 
 
-async def gone(pids: Iterable[int]) -> bool:
-    """True once none of them runs; False if some never end."""
+async def until_gone(pids: Iterable[int]) -> None:
     left = set(pids)
-
-    def look() -> bool:
-        deadline, pause = monotonic() + WAIT, threading.Event()
-        while any(map(_runs, left)):
-            if monotonic() > deadline:
-                return False
-            pause.wait(0.02)
-        return True
-
-    return await asyncio.to_thread(look)
+    await until(lambda: not any(map(runs, left)))

@@ -2,40 +2,30 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 from warrener_agent import Agent, Fail, JobContext, RetryAfter
-from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable
 from warrener_agent.run_table import DeliveryRef
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
-from warrener_contracts import topology
+from warrener_contracts import events, topology
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
-    AttemptDispatched,
-    AttemptDispatchedData,
-    AttemptFailed,
-    AttemptFailedData,
-    AttemptSucceeded,
-    AttemptSucceededData,
-    Event,
-)
 from warrener_contracts.messages import batch_messages, build_delayed_message, build_message
 from warrener_contracts.policy import Guarantee
-from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult, Subscription
+from warrener_runtime.bus import Bus, Delivery, PublishResult, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component
-from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_runtime.telemetry import Telemetry
 
-E = TypeVar("E", bound=Event[Any])
+E = TypeVar("E", bound=events.Event[Any])
 WAIT = 60.0
 LONG = timedelta(minutes=5)
 """A timeout that no busy machine reaches; a test that needs its end sets a `HastenedClock` forward."""
@@ -43,12 +33,10 @@ LONG = timedelta(minutes=5)
 
 @dataclass
 class Stage:
-    """Where agents play, and what was heard of them."""
-
     broker: MemoryBroker
     bus: MemoryBus
     ledger_url: str
-    received_events: list[Event[Any]] = field(default_factory=list[Event[Any]])
+    received_events: list[events.Event[Any]] = field(default_factory=list[events.Event[Any]])
     parked: list[Delivery] = field(default_factory=list[Delivery])
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     running: list[tuple[Component, Bus, Ledger]] = field(default_factory=list[tuple[Component, Bus, Ledger]])
@@ -59,44 +47,44 @@ class Stage:
         agent: Agent,
         *,
         bus: Bus | None = None,
-        ledger: Ledger | None = None,
+        ledger: "Ledger | LedgerProxy | None" = None,
         telemetry: Telemetry | None = None,
         clock: Clock | None = None,
-        start: bool = True,
         end_process: Callable[[int], Any] | None = None,
         agent_id: str | None = None,
         **settings: Any,
     ) -> Component:
-        """An agent with its own connection and its own view of the ledger; started unless said otherwise."""
-        bus = bus or MemoryBus(self.broker)
-        ledger = ledger or open_ledger(self.ledger_url)
+        """Start an agent with its own connection and its own view of the ledger."""
+        bus, used = bus or MemoryBus(self.broker), cast("Ledger", ledger or open_ledger(self.ledger_url))
         await bus.start()
-        await ledger.start()
+        await used.start()
         values: dict[str, Any] = {"agent_slots": 4, "agent_heartbeat": 0.2, **settings}
-        agent_settings = AgentSettings(**values)
         one = assemble(
             agent,
             bus,
-            ledger,
+            used,
             clock or SystemClock(),
             SystemEntropy(),
             telemetry or Telemetry.disabled(),
-            agent_settings,
+            AgentSettings(**values),
             agent_id=agent_id,
             end_process=end_process,
         )
-        self.running.append((one, bus, ledger))
-        if start:
-            await one.start()
+        self.running.append((one, bus, used))
+        await one.start()
         return one
 
     async def leave(self, one: Component) -> None:
-        """It stops, as after a kill: nothing is drained."""
         (place,) = [place for place in self.running if place[0] is one]
         self.running.remove(place)
         await one.stop()
         await place[1].close()
         await place[2].close()
+
+    async def drain(self, one: Component) -> None:
+        await one.drain()
+        await self.leave(one)
+        assert self.broker.ready(topology.dispatch_queue("default").name) == 0, "all was acknowledged"
 
     async def expire_claims(self) -> None:
         """Let the leases of all claims be over, as after a long time in which nobody renewed them."""
@@ -109,53 +97,40 @@ class Stage:
 
         await asyncio.to_thread(expire)
 
-    async def dispatch(self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any) -> UUID:
+    async def dispatch(
+        self, job_type: str, arguments: dict[str, Any] | None = None, trace: str | None = None, **fields: Any
+    ) -> UUID:
         """What the scheduler sends (`fields`: see `dispatched`); returns the job's id."""
-        event = self.dispatched(job_type, arguments, **fields)
-        message = (
-            build_message(event)
-            if not event.data.not_before
-            else build_delayed_message(event, datetime.now(UTC))
-        )
+        event = dispatched(job_type, arguments, **fields).model_copy(update={"traceparent": trace})
+        message = build_message(event)
+        if event.data.not_before:
+            message = build_delayed_message(event, datetime.now(UTC))
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 
-    async def dispatch_traced(
-        self, job_type: str, context: TraceContext, arguments: dict[str, Any] | None = None
-    ) -> UUID:
-        """The same within a trace."""
-        event = dispatched(job_type, arguments).model_copy(update={"traceparent": context.traceparent})
-        assert await self.bus.publish([build_message(event)]) == [PublishResult.CONFIRMED]
-        return event.data.job_id
-
-    async def dispatch_together(self, *events: AttemptDispatched) -> None:
+    async def dispatch_together(self, *dispatches: events.AttemptDispatched) -> None:
         """What the scheduler sends of a job type that was declared so: all of these in one message."""
         (message,) = batch_messages(
-            build_message(event)._replace(dispatch_batch=len(events)) for event in events
+            build_message(event)._replace(dispatch_batch=len(dispatches)) for event in dispatches
         )
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
 
-    def dispatched(
-        self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any
-    ) -> AttemptDispatched:
-        return dispatched(job_type, arguments, **fields)
-
     async def cancel(self, job_id: UUID) -> None:
-        """What the supervisor sends to stop a job that runs."""
-        data = AttemptCancelData(job_id=job_id, reason="enough")
-        await self.bus.publish([build_message(AttemptCancel(id=str(uuid4()), source="test", data=data))])
+        data = events.AttemptCancelData(job_id=job_id, reason="enough")
+        await self.bus.publish(
+            [build_message(events.AttemptCancel(id=str(uuid4()), source="test", data=data))]
+        )
 
-    async def delivery(self, *events: AttemptDispatched) -> DeliveryRef:
+    async def delivery(self, *dispatches: events.AttemptDispatched) -> DeliveryRef:
         """A delivery of these events, as an agent has it that runs them; of one, if none are given."""
         queue = topology.dispatch_queue("default")
         await self.bus.declare(topology.Topology((), (queue,)))
-        await self.dispatch_together(*(events or [self.dispatched("wait")]))
+        await self.dispatch_together(*(dispatches or [dispatched("wait")]))
         subscription = await self.bus.subscribe(queue.name, prefetch=1)
         (delivery,) = await anext(aiter(subscription))
-        return DeliveryRef(subscription, delivery, "default", len(events) or 1, 0.0)
+        return DeliveryRef(subscription, delivery, "default", len(dispatches) or 1, 0.0)
 
     async def until(self, fact: Callable[[], bool], what: str = "it to become true") -> None:
-        """Wait until what was heard makes `fact` true."""
         try:
             async with asyncio.timeout(WAIT), self.changed:
                 await self.changed.wait_for(fact)
@@ -164,27 +139,28 @@ class Stage:
                 f"expected {what}, heard {[event.type for event in self.received_events]}"
             ) from None
 
+    def about(self, job_id: UUID) -> list[events.Event[Any]]:
+        return [event for event in self.received_events if getattr(event.data, "job_id", None) == job_id]
+
     def of(self, kind: type[E], job_id: UUID | None = None) -> list[E]:
-        return [
-            event
-            for event in self.received_events
-            if isinstance(event, kind) and job_id in (None, getattr(event.data, "job_id", None))
-        ]
+        found = self.received_events if job_id is None else self.about(job_id)
+        return [event for event in found if isinstance(event, kind)]
 
     async def wait_for_event(self, kind: type[E], job_id: UUID | None = None, *, times: int = 1) -> E:
         await self.until(lambda: len(self.of(kind, job_id)) >= times, f"{times} {kind.__name__}")
         return self.of(kind, job_id)[-1]
 
-    async def succeed(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptSucceededData:
+    async def succeed(
+        self, job_type: str, arguments: Any = None, **fields: Any
+    ) -> events.AttemptSucceededData:
         job_id = await self.dispatch(job_type, arguments, **fields)
-        return (await self.wait_for_event(AttemptSucceeded, job_id)).data
+        return (await self.wait_for_event(events.AttemptSucceeded, job_id)).data
 
-    async def fail(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptFailedData:
+    async def fail(self, job_type: str, arguments: Any = None, **fields: Any) -> events.AttemptFailedData:
         job_id = await self.dispatch(job_type, arguments, **fields)
-        return (await self.wait_for_event(AttemptFailed, job_id)).data
+        return (await self.wait_for_event(events.AttemptFailed, job_id)).data
 
     async def effects(self) -> list[str]:
-        """What handlers wrote into the table `effects`."""
         async with (
             connected_ledger(self.ledger_url) as ledger,
             ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction,
@@ -192,7 +168,6 @@ class Stage:
             return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
 
     async def listen(self) -> None:
-        """Be scheduler and supervisor: take everything in, and judge nothing."""
         await self.bus.start()
         heartbeats = topology.heartbeats_queue("stage")
         await self.bus.declare(topology.TOPOLOGY.with_queues([heartbeats]))
@@ -232,8 +207,7 @@ def dispatched(
     timeout: timedelta = timedelta(seconds=30),
     at: datetime | None = None,
     **data: Any,
-) -> AttemptDispatched:
-    """The event of a dispatch, sent `at` this time."""
+) -> events.AttemptDispatched:
     values: dict[str, Any] = {
         "queue": "default",
         "guarantee": Guarantee.IDEMPOTENT,
@@ -241,11 +215,11 @@ def dispatched(
         "requested_at": at or datetime.now(UTC),
         **data,
     }
-    return AttemptDispatched(
+    return events.AttemptDispatched(
         id=str(uuid4()),
         source="test",
         time=at,
-        data=AttemptDispatchedData(
+        data=events.AttemptDispatchedData(
             job_id=job_id or uuid4(),
             attempt=attempt,
             job_type=job_type,
@@ -292,33 +266,7 @@ class HastenedClock(SystemClock):
         self._sleepers.clear()
 
 
-class FaultyBus(MemoryBus):
-    """A connection that freezes at a chosen moment, as a process does that is about to be killed."""
-
-    def __init__(self, broker: MemoryBroker, frozen_type: str, *, when: str) -> None:
-        super().__init__(broker)
-        self._frozen_type, self._when = frozen_type, when
-        self.frozen = asyncio.Event()
-
-    async def publish(
-        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
-    ) -> list[PublishResult]:
-        hit = any(message.type == self._frozen_type for message in messages)
-        if hit and self._when == "before it is told":
-            await self._freeze()
-        results = await super().publish(messages, timeout=timeout)
-        if hit:
-            await self._freeze()
-        return results
-
-    async def _freeze(self) -> None:
-        self.frozen.set()
-        await asyncio.Event().wait()
-
-
 class LedgerProxy:
-    """A ledger with a fault, which is the test's."""
-
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
@@ -380,6 +328,9 @@ class HandlerRig:
             transaction = await job.transaction()
             await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
             await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": note})
+            if note == "slow":
+                self.begun.put_nowait(note)
+                await self.go_on.wait()
             job.request("greet", {"name": note}, key="greeting")
             if note == "bad":
                 raise ValueError("no good")
@@ -387,23 +338,17 @@ class HandlerRig:
 
         @self.agent.job("fail", no_retry_on=(KeyError,))
         async def fail(how: str) -> None:
-            match how:
-                case "for good":
-                    raise Fail("never")
-                case "listed":
-                    raise KeyError("x")
-                case "later":
-                    raise RetryAfter("5m", "busy")
-                case "exit":
-                    raise SystemExit(3)
-                case "interrupt":
-                    raise KeyboardInterrupt
-                case "cancelled":
-                    raise asyncio.CancelledError
-                case "cancels itself":
-                    task = asyncio.current_task()
-                    assert task is not None
-                    task.cancel()
-                    await asyncio.Event().wait()
-                case _:
-                    raise RuntimeError(how)
+            if how == "cancels itself":
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.Event().wait()
+            errors: dict[str, BaseException] = {
+                "for good": Fail("never"),
+                "listed": KeyError("x"),
+                "later": RetryAfter("5m", "busy"),
+                "exit": SystemExit(3),
+                "interrupt": KeyboardInterrupt(),
+                "cancelled": asyncio.CancelledError(),
+            }
+            raise errors.get(how, RuntimeError(how))

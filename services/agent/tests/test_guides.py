@@ -18,7 +18,6 @@ def blocks(guide: str) -> list[str]:
 
 
 def declared(block: str, module: str) -> Agent:
-    """The agent of a block that is the file of this module."""
     guide: dict[str, Any] = {"__name__": module}
     exec(block, guide)
     agent = guide["agent"]

@@ -1,14 +1,13 @@
 """The times of heartbeats, and attempts that are held until a supervisor has checked them."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from services.agent.tests.stage import LedgerProxy, Stage
+from services.agent.tests.stage import LedgerProxy, Stage, dispatched
 from structlog.testing import capture_logs
 from tools.reference.golden import golden_events
 
@@ -16,8 +15,8 @@ from warrener_agent.agent_context import AgentContext
 from warrener_agent.decisions.intake import BreakerFilter
 from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.heartbeat import ControlHandler, Heartbeater
-from warrener_agent.ledger import Ledger, LedgerUnavailable, open_ledger
-from warrener_agent.ledger.port import Claim
+from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.start_gate import StartGate
@@ -47,19 +46,11 @@ def agent_context(stage: Stage, clock: VirtualClock) -> AgentContext:
 
 
 async def beat_without_pulse(heartbeater: Heartbeater, clock: VirtualClock) -> list[str]:
-    """A beat whose pulse does not come back; what was logged of it."""
     with capture_logs() as records:
         beat = asyncio.create_task(heartbeater.send_heartbeat())
         await clock.advance(5.0)
         await beat
     return [str(record["action"]) for record in records]
-
-
-async def beat_with_pulse(heartbeater: Heartbeater, clock: VirtualClock) -> None:
-    beat = asyncio.create_task(heartbeater.send_heartbeat())
-    await clock.settle()
-    heartbeater.note_message()
-    await beat
 
 
 async def test_the_first_heartbeat_may_take_its_time_and_later_ones_may_not(stage: Stage) -> None:
@@ -72,7 +63,10 @@ async def test_the_first_heartbeat_may_take_its_time_and_later_ones_may_not(stag
     assert await beat_without_pulse(heartbeater, clock) == [], "the first pulse is on its way"
     assert not stage.of(AgentHeartbeat)
     assert heartbeater.silent
-    await beat_with_pulse(heartbeater, clock)
+    beat = asyncio.create_task(heartbeater.send_heartbeat())
+    await clock.settle()
+    heartbeater.note_message()
+    await beat
     assert not heartbeater.silent
     await stage.wait_for_event(AgentHeartbeat)
     assert await beat_without_pulse(heartbeater, clock) == ["agent.stalled"]
@@ -126,7 +120,7 @@ async def test_an_attempt_is_listed_once_its_handler_or_its_report_takes_long(st
 
 
 def run_since_now(stage: Stage, clock: VirtualClock, delivery_ref: DeliveryRef) -> Run:
-    data, now = stage.dispatched("wait").data, clock.monotonic()
+    data, now = dispatched("wait").data, clock.monotonic()
     return Run(data, Claim(data.job_id, 1), [delivery_ref], clock.now(), now, now + 60, NO_CONTEXT)
 
 
@@ -151,8 +145,6 @@ async def test_a_heartbeat_lists_types_free_slots_and_trouble(stage: Stage) -> N
 
 
 class FailingLedger(LedgerProxy):
-    """A ledger that notes the jobs whose later attempts it refuses, once it answers."""
-
     gone = True
 
     def __init__(self, ledger: Ledger) -> None:
@@ -166,8 +158,6 @@ class FailingLedger(LedgerProxy):
 
 
 class GateRig:
-    """A gate, an attempt, and the heartbeats that are sent for it."""
-
     def __init__(self, stage: Stage, run: Run, clock: VirtualClock) -> None:
         context = agent_context(stage, clock)
         self.ledger = FailingLedger(context.ledger)
@@ -201,114 +191,95 @@ class GateRig:
         await self.gate.apply(data)
 
 
-@contextlib.asynccontextmanager
-async def opened(stage: Stage) -> AsyncGenerator[GateRig]:
+@pytest.fixture
+async def rig(stage: Stage) -> GateRig:
     clock = VirtualClock()
     await clock.advance(10.0)
-    yield GateRig(stage, run_since_now(stage, clock, await stage.delivery()), clock)
+    return GateRig(stage, run_since_now(stage, clock, await stage.delivery()), clock)
 
 
-async def test_2_an_attempt_whose_start_took_long_to_announce_waits_for_the_answer_all_the_same(
-    stage: Stage,
+async def test_an_attempt_whose_job_is_over_stops_though_the_ledger_does_not_answer(rig: GateRig) -> None:
+    waiting = rig.hold()
+    await rig.clock.advance(1.0)
+    with pytest.raises(LedgerUnavailable):  # so that the message comes again
+        await rig.answer(ended=True)
+    await rig.clock.advance(10.0)
+    assert waiting.done()
+    assert rig.run.stop is StopCause.CANCELLED
+    rig.ledger.gone = False
+    await rig.answer(ended=True)  # the message has come again
+    assert rig.ledger.cancelled == [rig.run.data.job_id]
+
+
+@pytest.mark.parametrize(
+    ("answers", "silence"),
+    [(14, 2.8), (1, 10.5)],
+    ids=["supervisors that judge nothing keep nobody for long", "they have fallen silent"],
+)
+async def test_an_attempt_waits_for_its_verdict_as_long_as_supervisors_answer(
+    rig: GateRig, answers: int, silence: float
 ) -> None:
-    """After an outage the supervisors have a backlog, and what is redelivered is announced before."""
-    async with opened(stage) as rig:
-        await rig.clock.advance(10.0)
-        waiting = rig.hold()
-        await rig.clock.advance(2.0)
-        assert rig.run.is_held
-        assert rig.heartbeats > 1
-        await rig.answer(may_start=True)
-        await rig.clock.settle()
-        assert waiting.done()
-
-
-async def test_an_attempt_whose_job_is_over_stops_though_the_ledger_does_not_answer(stage: Stage) -> None:
-    async with opened(stage) as rig:
-        waiting = rig.hold()
-        await rig.clock.advance(1.0)
-        with pytest.raises(LedgerUnavailable):  # so that the message comes again
-            await rig.answer(ended=True)
-        await rig.clock.advance(10.0)
-        assert waiting.done()
-        assert rig.run.stop is StopCause.CANCELLED
-        rig.ledger.gone = False
-        await rig.answer(ended=True)  # the message has come again
-        assert rig.ledger.cancelled == [rig.run.data.job_id]
-
-
-async def test_an_attempt_waits_for_its_verdict_as_long_as_supervisors_answer(stage: Stage) -> None:
     """Its start waits in a backlog of theirs."""
-    async with opened(stage) as rig:
-        waiting = rig.hold()
-        for _ in range(14):
-            await rig.clock.advance(2.0)
-            await rig.answer()
-        assert rig.run.is_held
-        await rig.clock.advance(2.8)
-        assert waiting.done(), "supervisors that answer and judge nothing keep nobody"
-
-
-async def test_an_attempt_starts_when_supervisors_have_fallen_silent(stage: Stage) -> None:
-    async with opened(stage) as rig:
-        waiting = rig.hold()
+    waiting = rig.hold()
+    for _ in range(answers):
         await rig.clock.advance(2.0)
         await rig.answer()
-        await rig.clock.advance(9.5)
-        assert rig.run.is_held
-        await rig.clock.advance(1.0)
-        assert waiting.done()
+    await rig.clock.advance(silence - 1.0)
+    assert rig.run.is_held
+    await rig.clock.advance(1.0)
+    assert waiting.done()
 
 
-async def test_an_attempt_does_not_start_while_no_answer_can_reach_its_agent(stage: Stage) -> None:
+async def test_an_attempt_does_not_start_while_no_answer_can_reach_its_agent(rig: GateRig) -> None:
     """Supervisors may live. It waits for a while, then it is given back for another agent."""
-    async with opened(stage) as rig:
-        rig.epoch = None
-        waiting = rig.hold()
-        await rig.clock.advance(29.0)
-        assert rig.run.is_held
-        rig.epoch = 2
-        await rig.clock.advance(9.0)
-        assert rig.run.is_held, "supervisors have ten seconds for their answer"
-        rig.epoch = None
-        await rig.clock.advance(1.0)
-        assert waiting.done()
-        assert rig.run.stop is StopCause.DRAINED
+    rig.epoch = None
+    waiting = rig.hold()
+    await rig.clock.advance(29.0)
+    assert rig.run.is_held
+    rig.epoch = 2
+    await rig.clock.advance(9.0)
+    assert rig.run.is_held, "supervisors have ten seconds for their answer"
+    rig.epoch = None
+    await rig.clock.advance(1.0)
+    assert waiting.done()
+    assert rig.run.stop is StopCause.DRAINED
 
 
-async def test_attempts_are_held_again_as_soon_as_a_supervisor_is_back(stage: Stage) -> None:
-    async with opened(stage) as rig:
-        waiting = rig.hold()
-        await rig.clock.advance(11.0)
-        assert waiting.done()
-        await rig.hold()  # no supervisor answers: nothing is held for a while
-        request = build_message(golden_events()["agent.heartbeat_requested.v1"])
-        handler = ControlHandler(rig.context, Heartbeater(rig.context, lambda: True), rig.gate)
-        await handler.handle(
-            Delivery(
-                body=request.body,
-                routing_key=request.routing_key,
-                exchange=request.exchange,
-                redelivered=False,
-                tag=1,
-                epoch=1,
-                content_type=request.content_type,
-            )
+async def test_attempts_are_held_again_as_soon_as_a_supervisor_is_back(rig: GateRig) -> None:
+    await rig.clock.advance(10.0)  # as if its start took long to announce: it waits all the same
+    waiting = rig.hold()
+    await rig.clock.advance(9.0)
+    assert rig.run.is_held
+    assert rig.heartbeats > 1
+    await rig.clock.advance(2.0)
+    assert waiting.done()
+    await rig.hold()  # no supervisor answers: nothing is held for a while
+    request = build_message(golden_events()["agent.heartbeat_requested.v1"])
+    handler = ControlHandler(rig.context, Heartbeater(rig.context, lambda: True), rig.gate)
+    await handler.handle(
+        Delivery(
+            body=request.body,
+            routing_key=request.routing_key,
+            exchange=request.exchange,
+            redelivered=False,
+            tag=1,
+            epoch=1,
+            content_type=request.content_type,
         )
-        waiting = rig.hold()
+    )
+    waiting = rig.hold()
+    await rig.clock.advance(1.0)
+    assert rig.run.is_held
+    await rig.answer(may_start=True)
+    await waiting
+
+
+async def test_an_error_of_a_heartbeat_keeps_no_attempt(rig: GateRig) -> None:
+    rig.broken = True
+    waiting = rig.hold()
+    with capture_logs() as records:
         await rig.clock.advance(1.0)
-        assert rig.run.is_held
-        await rig.answer(may_start=True)
-        await waiting
-
-
-async def test_an_error_of_a_heartbeat_keeps_no_attempt(stage: Stage) -> None:
-    async with opened(stage) as rig:
-        rig.broken = True
-        waiting = rig.hold()
-        with capture_logs() as records:
-            await rig.clock.advance(1.0)
-            rig.broken = False
-            await rig.clock.advance(11.0)
-        assert waiting.done()
-        assert {record["action"] for record in records} >= {"agent.check_failed"}
+        rig.broken = False
+        await rig.clock.advance(11.0)
+    assert waiting.done()
+    assert {record["action"] for record in records} >= {"agent.check_failed"}

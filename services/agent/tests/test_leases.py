@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any
 
 import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, LedgerProxy, SlowLedger, Stage
@@ -10,7 +10,8 @@ from services.agent.tests.test_heartbeat import agent_context, run_since_now
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.leases import BlockedLoopLeases, LeaseState, is_due, must_end
-from warrener_agent.ledger import DeletedRows, Ledger, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import DeletedRows, Ledger
 from warrener_contracts.events import AttemptSucceeded
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -26,7 +27,7 @@ async def test_a_later_attempt_waits_until_the_success_of_its_own_agent_is_recor
         return job.attempt
 
     ledger = SlowLedger(open_ledger(stage.ledger_url), "complete")
-    await stage.enter(agent, ledger=cast("Ledger", ledger))
+    await stage.enter(agent, ledger=ledger)
     job = await stage.dispatch("quick")
     await ledger.begun.wait()
     await stage.dispatch("quick", job_id=job, attempt=2)
@@ -51,32 +52,28 @@ async def test_g3_of_a_blocked_loop_what_is_at_work_keeps_its_claim_and_what_sta
     assert run.held_after_block is is_working
 
 
-def at_work(left: float, *, refused: bool = False) -> LeaseState:
-    return LeaseState(left, is_working=True, refused=refused)
-
-
-def still(left: float) -> LeaseState:
-    return LeaseState(left, is_working=False)
+WORKS, STILL = True, False
 
 
 @pytest.mark.parametrize(
     ("leases", "due", "ends", "ends_starved"),
     [
-        ([at_work(4.3)], False, False, False),
-        ([at_work(5.0), still(3.8)], True, False, False),  # the loop has missed its renewal
-        ([at_work(-1.0, refused=True)], False, True, True),  # it would be refused again
-        ([at_work(5.0), at_work(1.4, refused=True)], False, True, True),
-        ([at_work(1.6), still(-3.0)], True, False, False),
-        ([at_work(0.7)], True, True, False),  # it may renew until a tenth is left
-        ([at_work(0.7), at_work(0.6)], True, True, True),  # the next look may be too late
+        ([(4.3, WORKS)], False, False, False),
+        ([(5.0, WORKS), (3.8, STILL)], True, False, False),  # the loop has missed its renewal
+        ([(-1.0, WORKS, "refused")], False, True, True),  # it would be refused again
+        ([(5.0, WORKS), (1.4, WORKS, "refused")], False, True, True),
+        ([(1.6, WORKS), (-3.0, STILL)], True, False, False),
+        ([(0.7, WORKS)], True, True, False),  # it may renew until a tenth is left
+        ([(0.7, WORKS), (0.6, WORKS)], True, True, True),  # the next look may be too late
     ],
 )
 def test_g3_a_lease_is_renewed_from_outside_the_loop_and_a_process_ends_for_that_of_a_handler_at_work(
-    leases: list[LeaseState], *, due: bool, ends: bool, ends_starved: bool
+    leases: list[tuple[Any, ...]], *, due: bool, ends: bool, ends_starved: bool
 ) -> None:
-    assert is_due(leases, lease=6.0) is due
-    assert must_end(leases, lease=6.0) is ends
-    assert must_end(leases, lease=6.0, starved=True) is ends_starved
+    states = [LeaseState(*lease) for lease in leases]
+    assert is_due(states, lease=6.0) is due
+    assert must_end(states, lease=6.0) is ends
+    assert must_end(states, lease=6.0, starved=True) is ends_starved
 
 
 # -- deletion of old rows -----------------------------------------------------------------------------------
@@ -102,9 +99,7 @@ async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage,
     clock = VirtualClock()
     ledger = NotedLedger(open_ledger(stage.ledger_url))
     # Everything else that an agent does again and again, as rarely as can be: two hours pass in a moment.
-    await stage.enter(
-        rig.agent, ledger=cast("Ledger", ledger), clock=clock, agent_claim_ttl=1e6, agent_heartbeat=1e6
-    )
+    await stage.enter(rig.agent, ledger=ledger, clock=clock, agent_claim_ttl=1e6, agent_heartbeat=1e6)
     began = clock.now()
     for _ in range(3):
         async with asyncio.timeout(WAIT):

@@ -21,7 +21,6 @@ from warrener_runtime import log_output
 from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.log_scopes import LoggedLine
-from warrener_runtime.telemetry import TraceContext
 from warrener_runtime.virtual_clock import VirtualClock
 
 # -- the buffer of one attempt --------------------------------------------------------------------------
@@ -81,33 +80,20 @@ def test_all_buffers_together_are_limited_but_each_keeps_its_last_line() -> None
     assert shared.size == 0
 
 
-def test_the_first_line_is_announced_once_and_silence_never() -> None:
+def test_output_becomes_lines_as_their_ends_arrive_and_published_ones_stay_until_they_are_confirmed() -> None:
     announced: list[LogBuffer] = []
-    one = LogBuffer(LogLimits(100, 10, 100), SharedSize(1000), announced.append)
+    one = LogBuffer(LogLimits(1000, 10, 100), SharedSize(1_000_000), announced.append)
     assert announced == []
-    one.add(line("a"))
-    one.add(line("b"))
-    one.add_output("stderr", b"c\n")
-    assert announced == [one]
-
-
-def test_published_lines_stay_until_they_are_confirmed() -> None:
-    one = buffer()
-    for text in "abc":
-        one.add(line(text))
-    assert [found.number for found in one.first_lines(2)] == [1, 2]
-    assert [found.number for found in one.first_lines(0)] == [1], "at least one, or nothing would move on"
-    one.discard_through(2)
-    assert texts(one) == [(3, "c")]
-
-
-def test_output_becomes_lines_as_their_ends_arrive() -> None:
-    one = buffer()
     for piece in (b"a\nb", b"b\r\n", b"c"):
         one.add_output("stderr", piece)
     assert texts(one, whole=False) == [(1, "a"), (2, "bb")]
     assert texts(one) == [(1, "a"), (2, "bb"), (3, "c")]
     assert {found.line.level for found in one.first_lines(100)} == {None}
+    assert announced == [one], "by its first line, once"
+    assert [found.number for found in one.first_lines(3)] == [1, 2]
+    assert [found.number for found in one.first_lines(0)] == [1], "at least one, or nothing would move on"
+    one.discard_through(2)
+    assert texts(one) == [(3, "c")]
 
 
 def test_a_record_that_a_child_process_has_written_keeps_its_level_and_its_span() -> None:
@@ -175,18 +161,12 @@ async def listening(stage: Stage) -> Stage:
     return stage
 
 
-def entries(stage: Stage, job_id: UUID) -> list[LogEntry]:
-    """Each line once, by number."""
-    found = {entry.number: entry for event in stage.of(AttemptLogged, job_id) for entry in event.data.lines}
-    return [entry for _, entry in sorted(found.items())]
-
-
 async def final(stage: Stage, job_id: UUID) -> list[LogEntry]:
-    """All lines, once the last ones are there."""
     await stage.until(
         lambda: any(event.data.final for event in stage.of(AttemptLogged, job_id)), "the last lines"
     )
-    return entries(stage, job_id)
+    found = {entry.number: entry for event in stage.of(AttemptLogged, job_id) for entry in event.data.lines}
+    return [entry for _, entry in sorted(found.items())]
 
 
 RED = (None, "output", "\ufffd\ufffd\x1b[31mred")  # it was neither UTF-8 nor storable
@@ -210,8 +190,8 @@ async def test_all_lines_arrive_from_every_executor_and_name_the_span_of_their_a
     listening: Stage, job_type: str, arguments: dict[str, Any], logged: list[tuple[str | None, str, str]]
 ) -> None:
     await listening.enter(log_handlers.agent, agent_log_interval=0.1)
-    context = TraceContext("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-    job = await listening.dispatch_traced(job_type, context, arguments)
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    job = await listening.dispatch(job_type, arguments, trace)
     found = await final(listening, job)
     lines = [(entry.level, entry.logger, entry.text) for entry in found]
     assert (sorted(lines, key=str) if logged is STREAMS else lines) == logged
@@ -220,15 +200,6 @@ async def test_all_lines_arrive_from_every_executor_and_name_the_span_of_their_a
     assert all(entry.span_id for entry in found)
     (event, *_) = listening.of(AttemptLogged, job)
     assert (event.data.job_type, event.data.attempt) == (job_type, 1)
-
-
-async def test_a_failed_attempt_publishes_its_last_lines_without_waiting_for_the_interval(
-    listening: Stage,
-) -> None:
-    await listening.enter(log_handlers.agent, agent_log_interval=60.0)
-    job = await listening.dispatch("logs.thread", {"end": "fail"})
-    await listening.wait_for_event(AttemptFailed, job)
-    assert len(await final(listening, job)) == 2
 
 
 async def test_an_attempt_that_logs_nothing_or_of_which_nothing_is_to_be_stored_sends_nothing(
@@ -244,21 +215,16 @@ async def test_an_attempt_that_logs_nothing_or_of_which_nothing_is_to_be_stored_
         _log.info("here")
 
     one = await listening.enter(agent, agent_log_interval=0.1)
-    silent = await listening.dispatch("quiet")
-    await listening.wait_for_event(AttemptSucceeded, silent)
-    job = await listening.dispatch("loud")
-    await final(listening, job)
+    silent = (await listening.succeed("quiet")).job_id
+    await final(listening, await listening.dispatch("loud"))
     assert not listening.of(AttemptLogged, silent)
     await listening.leave(one)
     await listening.enter(log_handlers.agent, agent_log_size_limit=0)
-    unstored = await listening.dispatch("logs.thread")
-    await listening.wait_for_event(AttemptSucceeded, unstored)
+    unstored = (await listening.succeed("logs.thread")).job_id
     assert not listening.of(AttemptLogged, unstored)
 
 
 class Refusing(MemoryBus):
-    """A connection on which the broker confirms no log line until the test lets it."""
-
     def __init__(self, broker: MemoryBroker) -> None:
         super().__init__(broker)
         self.refuses = True
@@ -283,8 +249,12 @@ async def test_reports_do_not_wait_for_lines_that_the_broker_does_not_take(liste
     assert len(await final(listening, job)) == 2, "they are published again"
 
 
-async def test_an_agent_that_drains_publishes_what_it_has(listening: Stage) -> None:
+async def test_last_lines_do_not_wait_for_the_interval_if_their_attempt_failed_or_their_agent_drains(
+    listening: Stage,
+) -> None:
     one = await listening.enter(log_handlers.agent, agent_log_interval=60.0)
+    failed = await listening.dispatch("logs.thread", {"end": "fail"})
+    assert len(await final(listening, failed)) == 2
     job = await listening.dispatch("logs.thread")
     await listening.wait_for_event(AttemptSucceeded, job)
     await one.drain()
@@ -304,10 +274,6 @@ async def test_each_attempt_has_a_line_at_its_start_and_one_at_its_end(stage: St
     assert found[1]["seconds"] >= 0
 
 
-def summaries(records: Sequence[Any], action: str) -> list[Any]:
-    return [record for record in records if record.get("action") == action]
-
-
 async def test_many_attempts_have_some_lines_and_a_count(stage: Stage) -> None:
     agent = Agent()
 
@@ -320,6 +286,6 @@ async def test_many_attempts_have_some_lines_and_a_count(stage: Stage) -> None:
             await stage.dispatch("short")
         await stage.wait_for_event(AttemptSucceeded, times=200)
         await one.drain()
-    started = len(summaries(records, "attempt.started"))
-    counted = sum(record["started"] for record in summaries(records, "agent.attempts_counted"))
-    assert (started, counted) == (20, 180), "20 a second"
+    started = sum(record.get("action") == "attempt.started" for record in records)
+    counted = [one["started"] for one in records if one.get("action") == "agent.attempts_counted"]
+    assert (started, sum(counted)) == (20, 180), "20 a second"

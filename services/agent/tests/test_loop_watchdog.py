@@ -74,26 +74,29 @@ def test_4_a_starved_agent_takes_fewer_attempts_and_more_again_once_its_loop_tur
     assert running.free("default") == 8
 
 
-STARVED = """
-import os, threading, time
+EXTENDED = """
+import ctypes, os, re, sys, threading, time
 from warrener_agent.gil_stall_watcher import ProcessorWait
 from warrener_agent.loop_watchdog import GilStallTimer
 
 timer, pause = GilStallTimer(), threading.Event()
 timer.arm(time.monotonic() + 2)
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+def extend():
+    while not pause.wait(0.1):
+        timer.extend(time.monotonic() + 2)
+
+extending = threading.Thread(target=extend, daemon=True)
+"""
+STARVED = f"""{EXTENDED}
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 agent = os.getpid()
 for _ in range(4):
     if not os.fork():
         while os.getppid() == agent: pass
         os._exit(0)
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-
-def extend():
-    while not pause.wait(0.1):
-        timer.extend(time.monotonic() + 2)
-
-threading.Thread(target=extend, daemon=True).start()
+extending.start()
 wait, stood, turned_at = ProcessorWait(agent, threading.get_native_id()), 0.0, time.monotonic()
 while stood < 3.0:
     now = time.monotonic()
@@ -179,24 +182,8 @@ async def test_4_the_watch_ends_with_its_agent_and_0_means_none(
     assert not codes
 
 
-STALLED = """
-import ctypes
-import re
-import sys
-import threading
-import time
-
-from warrener_agent.loop_watchdog import GilStallTimer
-
-timer = GilStallTimer()
-timer.arm(time.monotonic() + 2)
-
-def extend():
-    pause = threading.Event()
-    while not pause.wait(0.1):
-        timer.extend(time.monotonic() + 2)
-
-threading.Thread(target=extend, daemon=True).start()
+STALLED = f"""{EXTENDED}
+extending.start()
 threading.Event().wait(2.5)
 print("extended", flush=True)
 sys.stdin.readline()

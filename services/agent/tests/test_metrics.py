@@ -12,8 +12,7 @@ from services.agent.tests.stage import dispatched
 
 from warrener_agent.decisions import outcomes
 from warrener_agent.failures import HandlerSignal
-from warrener_agent.ledger import ChildJobRequest, Claim, Completion
-from warrener_agent.ledger.port import LedgerUnavailable
+from warrener_agent.ledger.port import ChildJobRequest, Claim, Completion, LedgerUnavailable
 from warrener_agent.metrics import AgentMetrics
 from warrener_agent.run_table import Run, RunTable
 from warrener_agent.status_events import EventFactory

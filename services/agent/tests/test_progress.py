@@ -4,23 +4,26 @@ import asyncio
 import logging
 import math
 import threading
-from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import LONG, WAIT, HastenedClock, SlowLedger, Stage
+from services.agent.tests.processes import until
+from services.agent.tests.stage import LONG, HastenedClock, SlowLedger, Stage
 
 from warrener_agent import Agent, JobContext, JobDefinitionError, Program
 from warrener_agent.decisions.intake import newest_checkpoint
-from warrener_agent.ledger import Ledger, SavedCheckpoint, open_ledger
+from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger.port import SavedCheckpoint
 from warrener_agent.run_table import HandlerHeartbeat
 from warrener_agent.testing import run
 from warrener_contracts.events import (
     AttemptCheckpointed,
     AttemptFailed,
     AttemptProgressed,
+    AttemptStarted,
     AttemptSucceeded,
     Checkpoint,
     ErrorKind,
@@ -44,33 +47,33 @@ async def runs_on(job: JobContext) -> None:
     await asyncio.Event().wait()
 
 
-@agent.job("hurries")
-async def hurries(job: JobContext) -> None:
-    job.progress(0.5, "half")
-    await asyncio.sleep(0)
-    job.progress(1.0, "whole")
+async def test_progress_is_throttled_and_the_last_is_published_before_the_end_of_its_attempt(
+    stage: Stage,
+) -> None:
+    busy, go_on = Agent(), asyncio.Event()
 
+    @busy.job("busy")
+    async def report(job: JobContext) -> None:
+        for step in range(1000):
+            job.progress(step / 1000, f"step {step}")
+        await go_on.wait()
+        job.progress(1.0, "whole")
 
-async def test_the_last_progress_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:
-    await stage.enter(agent)
-    await stage.succeed("hurries")
-    published = [
-        event for event in stage.received_events if isinstance(event, AttemptProgressed | AttemptSucceeded)
-    ]
-    assert isinstance(published[-1], AttemptSucceeded)
-    last = published[-2]
-    assert isinstance(last, AttemptProgressed)
-    assert (last.data.fraction, last.data.note) == (1.0, "whole")
+    await stage.enter(busy)
+    job_id = await stage.dispatch("busy")
+    assert (await stage.wait_for_event(AttemptProgressed, job_id)).data.note == "step 999"
+    go_on.set()
+    await stage.wait_for_event(AttemptSucceeded, job_id)
+    assert [event.data.note for event in stage.of(AttemptProgressed)] == ["step 999", "whole"]
+    last = [type(event) for event in stage.about(job_id)][-2:]
+    assert last == [AttemptProgressed, AttemptSucceeded]
 
 
 async def test_a_checkpoint_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:
     await stage.enter(agent)
     job_id = await stage.dispatch("goes.on")
     await stage.wait_for_event(AttemptFailed, job_id)
-    published = [
-        event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)
-    ]
-    assert [type(event) for event in published] == [AttemptCheckpointed, AttemptFailed]
+    assert [type(event) for event in stage.about(job_id)] == [AttemptCheckpointed, AttemptFailed]
     assert stage.of(AttemptCheckpointed)[0].data.checkpoint == Checkpoint(number=1, state={"row": 2}), (
         "of two the last"
     )
@@ -101,17 +104,15 @@ async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_f
         raise RuntimeError("not today")
 
     ledger = SlowLedger(open_ledger(stage.ledger_url), "save_checkpoints")
-    await stage.enter(failing, ledger=cast("Ledger", ledger))
+    await stage.enter(failing, ledger=ledger)
     job_id = await stage.dispatch("fails")
     await ledger.begun.wait()
     fails.set()
     await stage.succeed("fails", checkpoint=Checkpoint(number=1, state="done"))
     ledger.go_on.set()
     await stage.wait_for_event(AttemptFailed, job_id)
-    published = [
-        event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)
-    ]
-    assert [type(event) for event in published] == [AttemptCheckpointed, AttemptFailed]
+    ends = [event for event in stage.about(job_id) if not isinstance(event, AttemptStarted)]
+    assert [type(event) for event in ends] == [AttemptCheckpointed, AttemptFailed]
     await stage.dispatch("fails", job_id=job_id, attempt=2)
     assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == "far"
 
@@ -131,22 +132,6 @@ async def test_a_handler_is_tried_with_a_checkpoint_of_the_tests_own() -> None:
     assert (first.succeeded, first.checkpoints) == (False, [{"row": 1}, {"row": 2}])
     again = await run(agent, "goes.on", last_checkpoint=first.checkpoints[-1])
     assert again.result == {"row": 2}
-
-
-async def test_progress_is_published_and_throttled(stage: Stage) -> None:
-    advisor = Agent()
-
-    @advisor.job("busy")
-    async def busy(job: JobContext) -> None:
-        for step in range(1000):
-            job.progress(step / 1000, f"step {step}")
-        await asyncio.Event().wait()
-
-    await stage.enter(advisor)
-    job = await stage.dispatch("busy")
-    reported = (await stage.wait_for_event(AttemptProgressed, job)).data
-    assert reported.note == "step 999"
-    assert len(stage.of(AttemptProgressed)) == 1
 
 
 class Unprintable:
@@ -195,60 +180,41 @@ async def test_progress_is_advice_and_never_fails_finished_work(
 # -- signs of life of job types with a `heartbeat_timeout` (point 2 of supervision) ---------------------
 
 
-SIGNS = ["alive", "progress", "checkpoint"]
-
-
-def send_sign(job: JobContext, sign: str) -> None:
-    match sign:
-        case "progress":
-            job.progress(0.5)
-        case "checkpoint":
-            job.checkpoint({"at": 1})
-        case _:
-            job.alive()
-
-
+SIGNS: dict[str, Callable[[JobContext], None]] = {
+    "alive": JobContext.alive,
+    "progress": lambda job: job.progress(0.5),
+    "checkpoint": lambda job: job.checkpoint({"at": 1}),
+}
 PATIENCE = timedelta(minutes=1)
 
 
 class Beating:
-    """Handlers that say again and again that they live, until they are let, and then return or fall
-    silent."""
-
     def __init__(self) -> None:
-        self.agent, self.over, self.end = Agent(), threading.Event(), threading.Event()
-        self.signs: Counter[bool] = Counter()  # of the one that hangs in the end, and of the other one
-        self.is_silent = threading.Event()
+        self.agent, self.signs = Agent(), 0
+        self.over, self.is_silent, self.end = (threading.Event() for _ in range(3))
 
         @self.agent.job("waits", heartbeat_timeout=PATIENCE)
-        async def waits(job: JobContext, sign: str, *, hangs: bool) -> str:
+        async def waits(job: JobContext, sign: str) -> None:
             while not self.over.is_set():
-                self._send(job, sign, hangs=hangs)
+                self._send(job, sign)
                 await asyncio.sleep(0.01)
-            if hangs:
-                self.is_silent.set()
-                await asyncio.Event().wait()
-            return sign
+            self.is_silent.set()
+            await asyncio.Event().wait()
 
         @self.agent.job("blocks", heartbeat_timeout=PATIENCE)
-        def blocks(job: JobContext, sign: str, *, hangs: bool) -> str:
+        def blocks(job: JobContext, sign: str) -> None:
             while not self.over.wait(0.01):
-                self._send(job, sign, hangs=hangs)
-            if hangs:
-                self.is_silent.set()
-                self.end.wait()
-            return sign
+                self._send(job, sign)
+            self.is_silent.set()
+            self.end.wait()
 
-    def _send(self, job: JobContext, sign: str, *, hangs: bool) -> None:
-        send_sign(job, sign)
-        self.signs[hangs] += 1
+    def _send(self, job: JobContext, sign: str) -> None:
+        SIGNS[sign](job)
+        self.signs += 1
 
     async def send_more(self) -> None:
-        """Wait until both have sent a whole sign from now on."""
-        until = {hangs: self.signs[hangs] + 2 for hangs in (False, True)}
-        async with asyncio.timeout(WAIT):
-            while any(self.signs[hangs] < count for hangs, count in until.items()):  # noqa: ASYNC110 - threads
-                await asyncio.sleep(0.01)
+        count = self.signs + 2
+        await until(lambda: self.signs >= count)
 
 
 @pytest.mark.parametrize("job_type", ["waits", "blocks"])
@@ -258,16 +224,14 @@ async def test_2_a_handler_that_sends_heartbeats_goes_on_and_a_silent_one_times_
 ) -> None:
     beating, clock = Beating(), HastenedClock()
     await stage.enter(beating.agent, clock=clock, agent_claim_ttl=3600.0)
-    lives = await stage.dispatch(job_type, {"sign": sign, "hangs": False}, timeout=LONG)
-    hangs = await stage.dispatch(job_type, {"sign": sign, "hangs": True}, timeout=LONG)
+    hangs = await stage.dispatch(job_type, {"sign": sign}, timeout=LONG)
     try:
         await beating.send_more()
         for _ in range(3):
             clock.skip(0.7 * PATIENCE)
             await beating.send_more()
         beating.over.set()
-        assert (await stage.wait_for_event(AttemptSucceeded, lives)).data.result == sign
-        assert await asyncio.to_thread(beating.is_silent.wait, WAIT)
+        await until(beating.is_silent.is_set)
         assert not stage.of(AttemptFailed)
         clock.skip(PATIENCE)
         error = (await stage.wait_for_event(AttemptFailed, hangs)).data.error

@@ -1,13 +1,11 @@
 """Received messages: several attempts in one, delayed ones, and attempts that may have begun before."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Any, cast
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, LedgerProxy, Stage, dispatched
@@ -16,11 +14,12 @@ from services.agent.tests.test_heartbeat import agent_context
 from warrener_agent import Agent, JobContext, wiring
 from warrener_agent.decisions.intake import arrival_time
 from warrener_agent.leases import LeaseKeeper
-from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_contracts.events import AttemptDispatched, AttemptFailed, AttemptStarted, AttemptSucceeded
-from warrener_contracts.messages import BATCH_TYPE, build_message, is_early
+from warrener_contracts.messages import is_early
 from warrener_contracts.topology import DELAY_QUEUES, Topology, delay_level_for, dispatch_queue
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.lifecycle import Component
@@ -33,90 +32,42 @@ from warrener_runtime.virtual_clock import VirtualClock
 WORK = "warrener.queue.default"
 
 
-class Notes:
-    """A handler that notes a word, and then waits where the word is "slow"."""
-
-    def __init__(self) -> None:
-        self.agent = Agent()
-        self.begun = asyncio.Semaphore(0)
-        self.go_on = asyncio.Event()
-
-        @self.agent.job("note", guarantee="transactional", dispatch_batch=4)
-        async def note(job: JobContext, word: str) -> str:
-            transaction = await job.transaction()
-            await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
-            await transaction.execute("INSERT INTO effects VALUES (:word)", {"word": word})
-            if word == "slow":
-                await self.wait()
-            return word
-
-        @self.agent.job("wait", dispatch_batch=4)
-        async def wait() -> None:
-            await self.wait()
-
-        del note, wait  # served under their names
-
-    async def wait(self) -> None:
-        self.begun.release()
-        await self.go_on.wait()
-
-    async def begun_are(self, count: int) -> None:
-        async with asyncio.timeout(WAIT):
-            for _ in range(count):
-                await self.begun.acquire()
-
-
-async def test_all_of_a_message_run_at_once_in_one_slot(stage: Stage) -> None:
-    notes = Notes()
-    await stage.enter(notes.agent, agent_slots=1)
-    waiting = [stage.dispatched("wait") for _ in range(3)]
+async def test_all_of_a_message_run_at_once_in_one_slot(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent, agent_slots=1)
+    waiting = [dispatched("wait") for _ in range(3)]
     await stage.dispatch_together(*waiting)
-    await notes.begun_are(3)
+    async with asyncio.timeout(WAIT):
+        for _ in waiting:
+            await rig.begun.get()
     later = await stage.dispatch("wait")
     assert stage.broker.ready(WORK) == 1, "the three share the slot: the next one waits in its queue"
-    notes.go_on.set()
+    rig.go_on.set()
     for event in waiting:
         await stage.wait_for_event(AttemptSucceeded, event.data.job_id)
     await stage.wait_for_event(AttemptSucceeded, later)
 
 
-async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: Stage) -> None:
-    notes = Notes()
-    first = await stage.enter(notes.agent, agent_claim_ttl=600.0)
-    done, lost = (stage.dispatched("note", {"word": word}) for word in ("quick", "slow"))
+async def test_an_agent_killed_between_them_repeats_none_that_has_ended(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    first = await stage.enter(rig.agent, agent_claim_ttl=600.0)
+    done, lost = (dispatched("write", {"note": note}) for note in ("quick", "slow"))
     await stage.dispatch_together(done, lost)
     await stage.wait_for_event(AttemptSucceeded, done.data.job_id)
-    await notes.begun_are(1)
+    await asyncio.wait_for(rig.begun.get(), WAIT)
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "one of them has not ended: the message comes again"
-    notes.go_on.set()
     await stage.expire_claims()
-    second = await stage.enter(notes.agent, agent_claim_ttl=600.0)
+    second = await stage.enter(rig.agent, agent_claim_ttl=600.0)
     failed = await stage.wait_for_event(AttemptFailed, lost.data.job_id)
     assert failed.data.error.kind == "lost"
     await stage.wait_for_event(AttemptSucceeded, done.data.job_id, times=2)
     assert await stage.effects() == ["quick"]
-    await second.drain()
-    await stage.leave(second)
-    assert stage.broker.ready(WORK) == 0
-
-
-async def test_one_that_cannot_be_read_is_parked_and_one_that_fails_fails_alone(
-    stage: Stage, rig: HandlerRig
-) -> None:
-    await stage.enter(rig.agent)
-    good, bad = stage.dispatched("greet", {"name": "x"}), stage.dispatched("fail", {"how": "somehow"})
-    bodies = [good.model_dump_json(exclude_none=True), '{"id": 5}', bad.model_dump_json(exclude_none=True)]
-    body = f"[{','.join(bodies)}]".encode()
-    straight = build_message(good)._replace(exchange="", routing_key=WORK)  # of two types, so without a key
-    await stage.bus.publish([straight._replace(body=body, content_type=BATCH_TYPE, type="batch")])
-    await stage.wait_for_event(AttemptSucceeded, good.data.job_id)
-    await stage.wait_for_event(AttemptFailed, bad.data.job_id)
-    await stage.until(lambda: [found.body for found in stage.parked] == [b'{"id": 5}'], "it to be parked")
+    await stage.drain(second)
 
 
 def run_of(stage: Stage, delivery_ref: DeliveryRef) -> Run:
-    data = stage.dispatched("wait").data
+    data = dispatched("wait").data
     claim = Claim(data.job_id, data.attempt)
     return Run(data, claim, [delivery_ref], datetime.now(UTC), 0.0, inf, NO_CONTEXT)
 
@@ -134,24 +85,14 @@ async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage
         running.remove(run)
         free.append(running.free("default"))
     assert free == [2, 1, 1, 0, 0, 1, 2, 2]
-
-
-async def test_a_handler_that_cannot_be_stopped_keeps_its_part_of_the_slot(stage: Stage) -> None:
-    running, shared = RunTable(2), await stage.delivery(dispatched("wait"), dispatched("wait"))
-    end = asyncio.Event()
-
-    async def hang() -> None:
-        await end.wait()
-
-    hanging = [asyncio.create_task(hang()) for _ in range(2)]
-    for gone in hanging:
-        run = run_of(stage, shared)
-        running.add(run)
+    gone = asyncio.get_running_loop().create_future()  # of handlers that cannot be stopped
+    for _ in range(2):
+        running.add(run := run_of(stage, shared))
         running.abandon(run, gone)
         running.remove(run)
     assert running.free("default") == 1, "two that hang in one slot take one slot"
-    end.set()
-    await asyncio.wait(hanging)
+    gone.set_result(None)
+    await asyncio.sleep(0)
     assert running.free("default") == 2
 
 
@@ -235,40 +176,22 @@ async def test_g2_what_a_process_has_left_behind_is_lost_and_not_run_again_befor
     await second.drain()
 
 
-@asynccontextmanager
-async def held_elsewhere(stage: Stage) -> AsyncGenerator[tuple[Ledger, UUID]]:
-    """The ledger of an agent that holds the first attempt of a job, and that job."""
-    job = uuid4()
-    async with connected_ledger(stage.ledger_url) as ledger:
-        await ledger.claim([Claim(job, 1)], agent_id="cut off", lease=timedelta(days=1))
-        yield ledger, job
-
-
 async def test_a_later_attempt_runs_without_a_delay_level_if_the_agent_before_gives_way_at_once(
     stage: Stage, rig: HandlerRig
 ) -> None:
-    clock = VirtualClock(datetime.now(UTC))
-    async with held_elsewhere(stage) as (ledger, job):
+    clock, job = VirtualClock(datetime.now(UTC)), uuid4()
+    first, day = [Claim(job, 1)], timedelta(days=1)
+    async with connected_ledger(stage.ledger_url) as ledger:
+        await ledger.claim(first, agent_id="cut off", lease=day)
         await stage.enter(rig.agent, clock=clock)
         stage.broker.lose_quorum(DELAY_QUEUES[0].name)  # nothing comes back from there
         await stage.dispatch("greet", {"name": "Ada"}, job_id=job, attempt=2)
-        first = [Claim(job, 1)]
         async with asyncio.timeout(WAIT):
-            while (await ledger.renew(first, agent_id="cut off", lease=timedelta(days=1))).renewed:
+            while (await ledger.renew(first, agent_id="cut off", lease=day)).renewed:
                 pass
         await ledger.release(first, agent_id="cut off")
         await clock.advance(1.0)  # the agent has claimed it, and claims it once more
         assert (await stage.wait_for_event(AttemptSucceeded, job)).data.attempt == 2
-
-
-async def test_a_later_attempt_whose_claim_is_still_held_goes_to_a_delay_level(
-    stage: Stage, rig: HandlerRig
-) -> None:
-    async with held_elsewhere(stage) as (_, job):
-        await stage.enter(rig.agent)
-        await stage.dispatch("greet", {"name": "Ada"}, job_id=job, attempt=2)
-        await stage.until(lambda: stage.broker.ready(DELAY_QUEUES[0].name) == 1, "it to wait there")
-        assert rig.calls == 0
 
 
 @pytest.mark.parametrize("cut_off", [False, True])
@@ -317,30 +240,23 @@ class UnreachableLedger(LedgerProxy):
         self.away.clear()
 
 
-async def dispatch_suspect(stage: Stage) -> UUID:
-    """Dispatch a job whose message connections that were lost have returned."""
-    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
-    job = await stage.dispatch("greet", {"name": "Ada"})
-    for _ in range(SUSPECT_AFTER):
-        subscription = await stage.bus.subscribe(WORK, prefetch=1)
-        await anext(aiter(subscription))
-        await subscription.close()
-    return job
-
-
 @pytest.mark.parametrize("by_another", [False, True])
 async def test_a_message_whose_reader_has_lost_its_ledger_is_read_again_and_not_given_up(
     stage: Stage, rig: HandlerRig, *, by_another: bool
 ) -> None:
     """The reader ends and comes back as itself, or another agent has the message by then."""
-    job, clock = await dispatch_suspect(stage), VirtualClock(datetime.now(UTC))
+    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
+    job, clock = await stage.dispatch("greet", {"name": "Ada"}), VirtualClock(datetime.now(UTC))
+    for _ in range(SUSPECT_AFTER):  # connections that were lost have returned it
+        subscription = await stage.bus.subscribe(WORK, prefetch=1)
+        await anext(aiter(subscription))
+        await subscription.close()
     unreachable = UnreachableLedger(open_ledger(stage.ledger_url))
-    ledger = cast("Ledger", unreachable)
 
     async def enter(agent_id: str, **more: Any) -> Component:
         return await stage.enter(rig.agent, agent_id=agent_id, agent_claim_ttl=600.0, **more)
 
-    first = await enter("ada", ledger=ledger, clock=clock)
+    first = await enter("ada", ledger=unreachable, clock=clock)
     await asyncio.wait_for(unreachable.away.wait(), WAIT)
     if by_another:
         await clock.advance(20.0)  # the message went back

@@ -7,23 +7,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tests.captured_service import CapturedService, events_in
+from tests.store_rows import succeeded
 
-from warrener_contracts import topology
-from warrener_contracts.events import (
-    AgentAnnounced,
-    AgentAnnouncedData,
-    AttemptDispatched,
-    Event,
-    JobRequested,
-    JobRequestedData,
-    JobTypeDeclaration,
-    SchedulePauseRequested,
-    SchedulePut,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleResumeRequested,
-    ScheduleTriggerRequested,
-)
+from warrener_contracts import events, topology
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
 from warrener_contracts.topology import Binding, Queue
@@ -32,7 +18,7 @@ from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.schedules.rows import TickRow
 
-E = TypeVar("E", bound=Event[Any])
+E = TypeVar("E", bound=events.Event[Any])
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"path": {"type": "string"}, "rows": {"type": "array", "items": {"type": "integer"}}},
@@ -49,8 +35,6 @@ _CAPTURE_QUEUES = (
 
 
 class Stage(CapturedService):
-    """A scheduler on a memory broker and a memory store; all that it publishes is captured."""
-
     def __init__(self) -> None:
         super().__init__("warrener-scheduler", _CAPTURE_QUEUES, VirtualClock())
         self.component = assemble(
@@ -58,42 +42,54 @@ class Stage(CapturedService):
         )
 
     async def open(self) -> None:
-        """Start, and announce `flights.load`."""
         await self.start()
         await self.send(build_message(announcement(declaration())))
 
     async def send(self, *messages: Message, then: float = 1.0) -> None:
         await self.publish(*messages, then=then)
 
-    async def send_requests(self, *requests: JobRequested, then: float = 1.0) -> None:
+    async def send_requests(self, *requests: events.JobRequested, then: float = 1.0) -> None:
         await self.send(*(build_message(request) for request in requests), then=then)
 
     async def send_raw(self, body: bytes | Mapping[str, Any] | list[Any], key: str = "flights.load") -> None:
-        """Publish a body as a plain AMQP tool would."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
         await self.send(Message(topology.REQUESTS, key, raw, kind, f"raw-{len(raw)}", "raw", {}))
 
     def answer(self, address: str, kind: type[E]) -> E:
-        """Return the only answer to this address, of this kind."""
         (event,) = self.answers(address)
         assert isinstance(event, kind)
         return event
 
     def all_of(self, kind: type[E]) -> list[E]:
-        """Return the events of this kind that were published to subscribers or as commands."""
         published = self.published(topology.EVENTS, topology.COMMANDS, topology.STATUS)
         return [event for event in published if isinstance(event, kind)]
 
-    def answers(self, address: str) -> list[Event[Any]]:
+    def answers(self, address: str) -> list[events.Event[Any]]:
         key = topology.reply_key(address)
         return events_in(one for one in self.received.get(topology.EVENTS, []) if one.routing_key == key)
 
-    def dispatched(self) -> list[AttemptDispatched]:
-        return [event for event in self.published(topology.DISPATCH) if isinstance(event, AttemptDispatched)]
+    def dispatched(self) -> list[events.AttemptDispatched]:
+        return [
+            event
+            for event in self.published(topology.DISPATCH)
+            if isinstance(event, events.AttemptDispatched)
+        ]
+
+    def job_ids(self) -> list[UUID]:
+        return [event.data.job_id for event in self.dispatched()]
+
+    async def tick_rows(self, name: str = "tick") -> list[TickRow]:
+        return list(reversed(await self.store.ticks_of(name, 10_000)))
+
+    async def statuses(self, name: str = "tick") -> list[str]:
+        return [tick.status.value for tick in await self.tick_rows(name)]
+
+    async def end_job(self, job_id: UUID) -> None:
+        """Let it succeed, as a supervisor notes it."""
+        await self.store.save_jobs([succeeded((await self.store.jobs_by_id([job_id]))[job_id])])
 
     def parked(self) -> list[tuple[str, bytes]]:
-        """Return reason and body of each parked message."""
         return [
             (str(delivery.headers["warrener-reason"]), delivery.body)
             for delivery in self.received.get(topology.DEAD, [])
@@ -104,28 +100,29 @@ class Stage(CapturedService):
 
 
 def event(kind: type[E], event_id: str = "1", at: datetime | None = None, /, **data: Any) -> E:
-    """An event of this kind with these data."""
     return kind.model_validate({"id": event_id, "source": "test", "time": at, "data": data})
 
 
-def declaration(**changes: Any) -> JobTypeDeclaration:
+def declaration(**changes: Any) -> events.JobTypeDeclaration:
     fields: dict[str, Any] = {"name": "flights.load", "arguments_schema": SCHEMA}
-    return JobTypeDeclaration(**(fields | changes))
+    return events.JobTypeDeclaration(**(fields | changes))
 
 
-def announcement(*declared: JobTypeDeclaration, queues: tuple[str, ...] = ("default",)) -> AgentAnnounced:
-    data = AgentAnnouncedData(agent_id="agent-1", queues=queues, job_types=declared)
-    return AgentAnnounced(id="announcement", source="agent-1", data=data)
+def announcement(
+    *declared: events.JobTypeDeclaration, queues: tuple[str, ...] = ("default",)
+) -> events.AgentAnnounced:
+    data = events.AgentAnnouncedData(agent_id="agent-1", queues=queues, job_types=declared)
+    return events.AgentAnnounced(id="announcement", source="agent-1", data=data)
 
 
 def job_id(number: int) -> UUID:
     return UUID(int=0x01890000_0000_7000_8000_000000000000 + number)
 
 
-def request(number: int = 1, trace: str | None = None, **changes: Any) -> JobRequested:
+def request(number: int = 1, trace: str | None = None, **changes: Any) -> events.JobRequested:
     fields: dict[str, Any] = {"job_type": "flights.load", "arguments": {"path": "a.csv"}}
-    data = JobRequestedData(**(fields | changes))
-    return JobRequested(id=str(job_id(number)), source="test", traceparent=trace, data=data)
+    data = events.JobRequestedData(**(fields | changes))
+    return events.JobRequested(id=str(job_id(number)), source="test", traceparent=trace, data=data)
 
 
 # -- schedules ---------------------------------------------------------------------------------------------
@@ -134,9 +131,9 @@ SECOND = timedelta(seconds=1)
 START = datetime.fromisoformat("2026-01-01T00:00:00Z")
 
 
-def put(name: str = "tick", **choices: Any) -> SchedulePut:
+def put(name: str = "tick", **choices: Any) -> events.SchedulePut:
     rule = choices.pop("rule", IntervalRule(every=SECOND))
-    data = SchedulePutData(
+    data = events.SchedulePutData(
         name=name,
         rule=rule,
         job_type="flights.load",
@@ -145,33 +142,24 @@ def put(name: str = "tick", **choices: Any) -> SchedulePut:
         choices=ScheduleChoices.model_validate(choices),
         reply_to="desk",
     )
-    return SchedulePut(id=f"put-{name}", source="test", data=data)
+    return events.SchedulePut(id=f"put-{name}", source="test", data=data)
+
+
+def changed(event: events.Event[Any], **fields: Any) -> events.Event[Any]:
+    return event.model_copy(update={"data": event.data.model_copy(update=fields)})
 
 
 ScheduleCommandType = type[
-    SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
+    events.SchedulePauseRequested
+    | events.ScheduleResumeRequested
+    | events.ScheduleRemoveRequested
+    | events.ScheduleTriggerRequested
 ]
 
 
-def named(kind: ScheduleCommandType, name: str = "tick", event_id: str = "1") -> Event[Any]:
+def named(kind: ScheduleCommandType, name: str = "tick", event_id: str = "1") -> events.Event[Any]:
     return event(kind, event_id, name=name)
-
-
-async def send(stage: Stage, *events: Event[Any], then: float = 0.0) -> None:
-    await stage.publish(*events, then=then)
-
-
-async def tick_rows(stage: Stage, name: str = "tick") -> list[TickRow]:
-    return list(reversed(await stage.store.ticks_of(name, 10_000)))
-
-
-async def statuses(stage: Stage, name: str = "tick") -> list[str]:
-    return [tick.status.value for tick in await tick_rows(stage, name)]
 
 
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
-
-
-def job_ids(stage: Stage) -> list[UUID]:
-    return [event.data.job_id for event in stage.dispatched()]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from services.scheduler.tests.stage import Stage, announcement, declaration, named, put, send
+from services.scheduler.tests.stage import Stage, announcement, declaration, named, put
 from tests.store_rows import breaker_row, waiting_job
 
 from warrener_contracts import events
@@ -37,10 +37,12 @@ async def announce(library: Library, at: datetime, queue: str = "default") -> No
     await library.put_job_types([replace(row, queue=queue, announced_at=at) for row in rows])
 
 
-async def test_after_a_pause_nobody_waits_for_the_store() -> None:
+async def test_nobody_waits_for_the_store_and_what_is_not_used_lately_is_not_refreshed() -> None:
     library, clock = Library(), VirtualClock()
     types = JobTypeCache(library, clock)
     await announce(library, clock.now())
+    await types.refresh()
+    assert library.reads == 0
     await types.get_many(LOAD)
     for _ in range(60):
         await clock.advance(1)
@@ -50,28 +52,11 @@ async def test_after_a_pause_nobody_waits_for_the_store() -> None:
     reads = library.reads
     assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"
     assert library.reads == reads
-
-
-async def test_job_types_that_are_not_used_lately_are_not_refreshed() -> None:
-    library, clock = Library(), VirtualClock()
-    types = JobTypeCache(library, clock)
-    await announce(library, clock.now())
-    await types.refresh()
-    assert library.reads == 0
-    await types.get_many(LOAD)
     await clock.advance(3600)
     await types.refresh()
-    assert library.reads == 1
-
-
-async def test_what_is_old_is_read_again_even_if_nobody_looks() -> None:
-    library, clock = Library(), VirtualClock()
-    types = JobTypeCache(library, clock)
-    await announce(library, clock.now())
-    await types.get_many(LOAD)
-    await clock.advance(2)
-    await announce(library, clock.now(), queue="other")
-    assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"
+    assert library.reads == reads
+    await announce(library, clock.now(), queue="third")
+    assert (await types.get_many(LOAD))["flights.load"].row.queue == "third", "what is old is read again"
 
 
 async def test_a_look_does_not_bring_back_what_was_forgotten_meanwhile() -> None:
@@ -104,25 +89,13 @@ def declares(every: timedelta = MINUTE, revision: int = 0, **more: Any) -> event
     return events.ScheduleDeclaration(schedule=events.SchedulePutData(**(fields | more)), revision=revision)
 
 
-def announced(
-    stage: Stage, *schedules: events.ScheduleDeclaration, agent: str = "agent-1"
-) -> events.AgentAnnounced:
+async def send_declared(stage: Stage, *schedules: events.ScheduleDeclaration, agent: str = "agent-1") -> None:
     data = events.AgentAnnouncedData(
         agent_id=agent, queues=("default",), job_types=(declaration(),), schedules=schedules
     )
     now = stage.clock.now()
-    return events.AgentAnnounced(id=f"{agent}-{now.isoformat()}", source=agent, time=now, data=data)
-
-
-async def send_declared(stage: Stage, *schedules: events.ScheduleDeclaration, agent: str = "agent-1") -> None:
-    await send(stage, announced(stage, *schedules, agent=agent), then=1)
-
-
-async def test_a_declaration_is_taken_up_and_ticks(stage: Stage) -> None:
-    await send_declared(stage, declares())
-    assert (await stage.store.schedules())["tick"].definition.owner == "code"
-    await stage.clock.advance(120)
-    assert await stage.store.ticks_of("tick") != []
+    announced = events.AgentAnnounced(id=f"{agent}-{now.isoformat()}", source=agent, time=now, data=data)
+    await stage.publish(announced, then=1)
 
 
 CODE, CHANGED, REVISED = declares(), declares(2 * MINUTE), declares(revision=1)
@@ -149,7 +122,7 @@ async def test_code_and_operator_take_turns(
         if isinstance(step, events.ScheduleDeclaration):
             await send_declared(stage, step, agent="new" if step is CHANGED else "old")
         else:
-            await send(stage, step)
+            await stage.publish(step)
     rows = await stage.store.schedules()
     rules = [row.definition.rule for row in rows.values()]
     assert rules == ([] if minutes is None else [IntervalRule(every=minutes * MINUTE)])
@@ -157,46 +130,40 @@ async def test_code_and_operator_take_turns(
 
 async def test_an_operators_pause_survives_restarts_and_changes_of_the_code(stage: Stage) -> None:
     await send_declared(stage, declares())
-    await send(stage, named(events.SchedulePauseRequested))
+    await stage.publish(named(events.SchedulePauseRequested))
     await send_declared(stage, declares())
     await send_declared(stage, declares(2 * MINUTE))
     assert (await stage.store.schedules())["tick"].paused
 
 
-async def test_a_declaration_that_vanished_is_reported_and_goes_on(
+async def test_a_declaration_ticks_though_another_is_refused_and_goes_on_when_it_has_vanished(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await send_declared(stage, declares())
-    await send_declared(stage)
-    assert "tick" in await stage.store.schedules()
-    assert "schedules.vanished" in "".join(capsys.readouterr())
-
-
-async def test_a_refused_declaration_does_not_stop_the_others(stage: Stage) -> None:
     never = declares(name="never", rule=CronRule(expression="0 0 31 2 *"))
     await send_declared(stage, never, declares())
     assert set(await stage.store.schedules()) == {"tick"}
+    assert (await stage.store.schedules())["tick"].definition.owner == "code"
+    await send_declared(stage)
+    assert "schedules.vanished" in "".join(capsys.readouterr())
+    await stage.clock.advance(120)
+    assert await stage.store.ticks_of("tick") != []
 
 
-class TestFingerprints:
-    def test_defaults_do_not_change_the_digest(self) -> None:
-        assert declaration_digest(declares()) == declaration_digest(
-            declares(choices=ScheduleChoices(overlap=OverlapPolicy.ALLOW))
-        )
-        assert declaration_digest(declares()) == declaration_digest(
-            declares(owner="someone", reply_to="desk")
-        )
-
-    def test_everything_else_counts(self) -> None:
-        declarations = [
-            declares(),
-            declares(revision=1),
-            declares(2 * MINUTE),
-            declares(arguments={"path": "b.csv"}),
-            declares(timezone="Europe/Berlin"),
-            declares(choices=ScheduleChoices(overlap=OverlapPolicy.SKIP)),
-        ]
-        assert len({declaration_digest(one) for one in declarations}) == len(declarations)
+def test_defaults_and_the_owner_do_not_change_the_digest_and_all_else_does() -> None:
+    alike = [
+        declares(),
+        declares(choices=ScheduleChoices(overlap=OverlapPolicy.ALLOW)),
+        declares(owner="someone", reply_to="desk"),
+    ]
+    others = [
+        declares(revision=1),
+        declares(2 * MINUTE),
+        declares(arguments={"path": "b.csv"}),
+        declares(timezone="Europe/Berlin"),
+        declares(choices=ScheduleChoices(overlap=OverlapPolicy.SKIP)),
+    ]
+    assert len(set(map(declaration_digest, alike))) == 1
+    assert len(set(map(declaration_digest, [*alike, *others]))) == 1 + len(others)
 
 
 async def test_an_announcement_wakes_the_held_jobs_of_its_types_but_for_those_of_a_paused_queue(

@@ -17,7 +17,7 @@ from warrener_agent.executors.flight_record import with_progress
 from warrener_agent.executors.in_agent import LeaseEnded
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
-from warrener_agent.log_buffer import AttemptLogSink
+from warrener_agent.log_buffer import LogBuffer
 from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.metrics import AttemptLines
 from warrener_agent.progress import CheckpointSaver, Progress, ProgressPublisher
@@ -26,6 +26,7 @@ from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, R
 from warrener_agent.start_gate import StartGate
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
 from warrener_contracts.identity import attempt_span_id
+from warrener_runtime.clock import wait_at_most
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Span, SpanFailure, SpanShape, Telemetry, names, to_nanoseconds
@@ -72,10 +73,6 @@ class AttemptRunner(ManagedComponent):
         """True until it drains."""
         return self._draining is None
 
-    def knows(self, job_type: str) -> bool:
-        """True if this agent has a handler for it."""
-        return job_type in self.definitions
-
     def unknown_job_type_error(self, data: AttemptDispatchedData) -> ErrorInfo:
         """Describe why an attempt of a job type without a handler cannot run here."""
         return outcomes.unknown_job_type_error(data, self.agent.agent_id, sorted(self.definitions))
@@ -100,16 +97,13 @@ class AttemptRunner(ManagedComponent):
             self._health_registry.on_hurry(self._is_hurried.set)
 
     async def _on_drain(self) -> None:
+        seconds = self.agent.settings.shutdown_timeout * (1 - _RELEASE_SHARE)
         waiting = asyncio.create_task(self.agent.running.empty())
-        grace = asyncio.create_task(
-            self.agent.clock.sleep(self.agent.settings.shutdown_timeout * (1 - _RELEASE_SHARE))
-        )
-        hurry = asyncio.create_task(self._is_hurried.wait())
-        await asyncio.wait({waiting, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        grace = asyncio.create_task(wait_at_most(seconds, self._is_hurried, self.agent.clock))
+        await asyncio.wait({waiting, grace}, return_when=asyncio.FIRST_COMPLETED)
         for run in self.agent.running:
             run.request_stop(outcomes.StopCause.DRAINED, "the agent ends")
         grace.cancel()
-        hurry.cancel()
         await waiting
         self.lines.write_summary()
 
@@ -143,7 +137,7 @@ class Attempt:
     _handler_port: LocalHandlerPort | None = None
     _progress: Progress | None = None
     _execution: Execution | None = None
-    _log: AttemptLogSink | None = None
+    _log: LogBuffer | None = None
     _has_line: bool = False  # True if a line about its start was written
     _over: bool = False  # the outcome is decided, or the code that stops it will decide it
 

@@ -311,7 +311,6 @@ class ControlHandler:
         self._agent, self._heartbeater, self._start_gate = agent, heartbeater, start_gate
 
     async def handle(self, delivery: Delivery) -> None:
-        """Handle one message of the control queue."""
         self._heartbeater.note_message()
         if delivery.content_type not in (EVENT_TYPE, BATCH_TYPE):
             return  # a pulse: its arrival is all that counts

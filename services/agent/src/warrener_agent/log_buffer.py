@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from warrener_contracts.events import AttemptDispatchedData
 from warrener_runtime.log_scopes import LoggedLine, capture_lock, is_rendered_record, line_of_event
@@ -31,29 +31,6 @@ class LogLimits(NamedTuple):
 def attempt_fields(dispatch: AttemptDispatchedData) -> dict[str, object]:
     """Return the facts that stand in each log line of an attempt."""
     return {"job_id": str(dispatch.job_id), "job_type": dispatch.job_type, "attempt": dispatch.attempt}
-
-
-class AttemptLogSink(Protocol):
-    """Takes what an attempt logs."""
-
-    def add(self, line: LoggedLine) -> None:
-        """Take a line. Called under `capture_lock`."""
-        ...
-
-    def add_output(self, stream: str, piece: bytes) -> None:
-        """Take output of a process, in pieces of any length. Called in the event loop."""
-        ...
-
-
-class NoLog:
-    """Takes lines and drops them."""
-
-    def add(self, line: LoggedLine) -> None: ...
-
-    def add_output(self, stream: str, piece: bytes) -> None: ...
-
-
-NO_LOG = NoLog()
 
 
 class NumberedLine(NamedTuple):
@@ -97,6 +74,7 @@ class LogBuffer:
             self._outputs = None
 
     def add(self, line: LoggedLine) -> None:
+        """Take a line. Called under `capture_lock`."""
         if self._is_closed:
             return
         self.count += 1
@@ -109,6 +87,7 @@ class LogBuffer:
         self._begin()
 
     def add_output(self, stream: str, piece: bytes) -> None:
+        """Take output of a process, in pieces of any length. Called in the event loop."""
         if self._is_closed:
             return
         outputs = self._outputs
@@ -168,6 +147,10 @@ class LogBuffer:
         if self._on_first is not None:
             on_first, self._on_first = self._on_first, None
             on_first(self)
+
+
+NO_LOG = LogBuffer(LogLimits(0, 0, 0), SharedSize(0), None, _is_closed=True)
+"""Drops all lines."""
 
 
 def render_output(output: str) -> str:

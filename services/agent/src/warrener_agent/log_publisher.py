@@ -76,8 +76,8 @@ class LogPublisher(ManagedComponent):
         self._is_publishing = False
         self._work: asyncio.Task[None] | None = None
 
-    def open(self, run: Run) -> log_buffer.AttemptLogSink:
-        """Return the sink of a run; `finish` takes it back."""
+    def open(self, run: Run) -> log_buffer.LogBuffer:
+        """Return the buffer of a run; `finish` takes it back."""
         if not self._limits.size:
             return log_buffer.NO_LOG
 
@@ -87,20 +87,17 @@ class LogPublisher(ManagedComponent):
 
         return log_buffer.LogBuffer(self._limits, self._shared, register)
 
-    def finish(self, sink: log_buffer.AttemptLogSink, *, urgent: bool) -> None:
+    def finish(self, buffer: log_buffer.LogBuffer, *, urgent: bool) -> None:
         """Note that a run has ended: its last lines are published soon, or at once if they are urgent."""
-        if not isinstance(sink, log_buffer.LogBuffer):
-            return
-        log = self._logs.get(sink)
+        log = self._logs.get(buffer)
         if log is None:  # it has logged nothing
-            sink.close()
+            buffer.close()
             return
         log.ended_at = self._agent.clock.monotonic()
         if urgent and self._work is None:
             self._work = asyncio.create_task(self._publish_urgent(), name="last log lines")
 
     async def publish_due(self) -> None:
-        """Publish the lines that are due."""
         if self._logs and not self._is_publishing:
             await self._publish()
 
@@ -172,11 +169,10 @@ class LogPublisher(ManagedComponent):
         return True
 
     def _events(self, part: _Part) -> Iterator[AttemptLogged]:
-        event_factory, run = self._agent.event_factory, part.log.run
         groups = log_buffer.group_by_size(part.lines, _MAX_EVENT)
         for number, group in enumerate(groups, 1):
             final = part.final and number == len(groups)
-            yield event_factory.logged(run.data, run.started_at, run.context, group, final=final)
+            yield self._agent.event_factory.logged(part.log.run, group, final=final)
 
     def _forget(self, buffer: log_buffer.LogBuffer) -> None:
         buffer.close()

@@ -184,7 +184,6 @@ class SlotLimiter:
         self._late = self._good = 0
 
     def check(self, *, turned: bool, starved: bool) -> None:
-        """Note one check of the loop."""
         self._late = 0 if turned or not starved else self._late + 1
         self._good = self._good + 1 if turned else 0
         running = self._running

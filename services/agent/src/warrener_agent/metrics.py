@@ -22,8 +22,6 @@ _MAX_ERROR = 500  # characters
 
 
 class AgentMetrics:
-    """Records what one agent does."""
-
     def __init__(self, metrics: Metrics, queues: Sequence[str] = ()) -> None:
         self._queues = queues
         self._destinations = {queue: dispatch_queue(queue).name for queue in queues}
@@ -122,7 +120,6 @@ class AttemptLines:
             self._started = self.ended = 0
 
     def write_start(self, data: AttemptDispatchedData) -> None:
-        """Write the line of a start."""
         _log.info(
             "An attempt started.",
             action="attempt.started",

@@ -41,8 +41,7 @@ class ProgressPublisher(ManagedComponent):
             await self.announce(due)
 
     async def announce(self, runs: Sequence[Run]) -> None:
-        """Publish that these attempts have started."""
-        events = [self._agent.event_factory.started(run.data, run.started_at, run.context) for run in runs]
+        events = [self._agent.event_factory.started(run) for run in runs]
         for run in runs:
             run.announced = True
         await self._agent.bus.publish(batch_messages(map(build_message, events)))
@@ -57,9 +56,7 @@ class ProgressPublisher(ManagedComponent):
     async def _publish_updates(self, progress: "Progress") -> None:
         run = progress.run
         while (progress_value := progress.take()) is not None and self._agent.running.get(run.claim) is run:
-            event = self._agent.event_factory.progressed(
-                run.data, self._agent.clock.now(), run.context, progress_value
-            )
+            event = self._agent.event_factory.progressed(run, self._agent.clock.now(), progress_value)
             run.announced = True
             await self._agent.bus.publish([build_message(event)])
             await self._agent.clock.sleep(_PUBLISH_INTERVAL)
@@ -153,10 +150,7 @@ class CheckpointSaver:
         accepted = {run: saved for run, saved in saves.items() if saved.job_id in saved_jobs}
         for run, saved in accepted.items():
             run.checkpoints = saved.number
-        events = [
-            self._agent.event_factory.checkpointed(run.data, now, run.context, saved)
-            for run, saved in accepted.items()
-        ]
+        events = [self._agent.event_factory.checkpointed(run, now, saved) for run, saved in accepted.items()]
         for run in accepted:
             run.announced = True  # the event says that it runs
         if events:

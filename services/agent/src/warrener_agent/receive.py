@@ -268,7 +268,8 @@ class Receiver:
             return
         # An attempt that may have begun before is claimed all the same: the ledger knows if it runs
         # elsewhere.
-        known = self._attempt_runner.knows(event.data.job_type) or _may_have_begun(event, [delivery_ref])
+        known = event.data.job_type in self._attempt_runner.definitions
+        known = known or _may_have_begun(event, [delivery_ref])
         now = intake.arrival_time(
             event, batch.now, returned=delivery_ref.delivery.exchange == topology.RETURN
         )

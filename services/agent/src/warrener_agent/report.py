@@ -11,18 +11,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 from uuid import UUID
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.decisions.outcomes import (
-    CancelledOutcome,
-    FailedOutcome,
-    FinalOutcome,
-    Outcome,
-    ReleasedOutcome,
-    SucceededOutcome,
-    SupersededOutcome,
-    UnresolvedOutcome,
-    failure_to_record,
-    resolve,
-)
+from warrener_agent.decisions import outcomes
 from warrener_agent.ledger.port import Claim, ClaimResult, Completion, Failure, LedgerUnavailable
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.run_table import DeliveryRef, Run
@@ -64,7 +53,7 @@ class AttemptReport(NamedTuple):
 
     dispatch: AttemptDispatchedData
     context: TraceContext
-    outcome: Outcome
+    outcome: outcomes.Outcome
     started_at: datetime
     delivery_refs: list[DeliveryRef]
     run: Run | None = None
@@ -92,7 +81,7 @@ class Reporter(ManagedComponent):
 
     def submit(self, report: AttemptReport) -> None:
         """Record, publish and acknowledge it, without waiting for that."""
-        if isinstance(report.outcome, UnresolvedOutcome) and report.outcome.has_stopped:
+        if isinstance(report.outcome, outcomes.UnresolvedOutcome) and report.outcome.has_stopped:
             # Alone: it does not wait for the ledger as long as the others do.
             self._settle_beside(self._settle_or_leave([report]), "report of a stopped attempt")
             return
@@ -158,10 +147,12 @@ class Reporter(ManagedComponent):
             if report.traced is not None:
                 self._end_spans(report, report.traced, end, now)
 
-    def _end_spans(self, report: AttemptReport, traced: TracedEnd, end: FinalOutcome, now: datetime) -> None:
+    def _end_spans(
+        self, report: AttemptReport, traced: TracedEnd, end: outcomes.FinalOutcome, now: datetime
+    ) -> None:
         """End the span of an attempt that was in doubt, and record how long the report took."""
-        is_lost = isinstance(end, FailedOutcome) and end.error.kind is ErrorKind.LOST
-        if isinstance(end, SupersededOutcome) or is_lost:  # another agent has the attempt
+        is_lost = isinstance(end, outcomes.FailedOutcome) and end.error.kind is ErrorKind.LOST
+        if isinstance(end, outcomes.SupersededOutcome) or is_lost:  # another agent has the attempt
             traced.span.discard()  # the supervisor records it
             return
         traced.span.finish()
@@ -187,9 +178,9 @@ class Reporter(ManagedComponent):
         self._later.add(later)
         later.add_done_callback(self._later.discard)
 
-    def _messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
+    def _messages(self, report: AttemptReport, end: outcomes.FinalOutcome) -> list[Message]:
         factory, dispatch, context = self._agent.event_factory, report.dispatch, report.context
-        if isinstance(end, SupersededOutcome):
+        if isinstance(end, outcomes.SupersededOutcome):
             _log.warning(
                 "The end of an attempt was dropped: the attempt belongs to another agent by now.",
                 action="agent.fenced",
@@ -199,10 +190,10 @@ class Reporter(ManagedComponent):
             )
             return []
         messages: list[Message] = []
-        if report.last_progress is not None:
-            progressed = factory.progressed(dispatch, self._agent.clock.now(), context, report.last_progress)
+        if report.run is not None and report.last_progress is not None:
+            progressed = factory.progressed(report.run, self._agent.clock.now(), report.last_progress)
             messages.append(build_message(progressed))
-        if isinstance(end, SucceededOutcome):
+        if isinstance(end, outcomes.SucceededOutcome):
             for child_job in end.completion.child_jobs:
                 (read,) = decode(child_job.request)
                 assert isinstance(read, DecodedEvent), child_job.request
@@ -225,7 +216,7 @@ class OutcomeRecorder:
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
 
-    async def record(self, reports: list[AttemptReport]) -> Sequence[FinalOutcome | None]:
+    async def record(self, reports: list[AttemptReport]) -> Sequence[outcomes.FinalOutcome | None]:
         """Return the final outcome of each report, in order, as the ledger has it from now on.
 
         None if the job's row is locked, so that nothing is known yet: report it again later.
@@ -235,8 +226,8 @@ class OutcomeRecorder:
         if len(completed) == len(reports):  # nothing but successes, and all are recorded
             return successes
         failed = await self._fail(reports)
-        outcomes = [_apply_refusal(one, completed, failed) for one in reports]
-        settled = await self._resolve(reports, outcomes)
+        ends = [_apply_refusal(one, completed, failed) for one in reports]
+        settled = await self._resolve(reports, ends)
         free = [_claim(one) for one, end in zip(reports, settled, strict=True) if _is_released(end)]
         if free:
             await self._retry_while_unavailable(
@@ -254,7 +245,7 @@ class OutcomeRecorder:
     async def _fail(self, reports: list[AttemptReport]) -> dict[Claim, Failure]:
         now = self._agent.clock.now()
         failures = [
-            failure_to_record(_claim(one), one.outcome, one.started_at, now)
+            outcomes.failure_to_record(_claim(one), one.outcome, one.started_at, now)
             for one in reports
             if _is_new_failure(one.outcome)
         ]
@@ -266,13 +257,13 @@ class OutcomeRecorder:
         return {Claim(one.job_id, one.attempt): one for one in failures if one.job_id in recorded}
 
     async def _resolve(
-        self, reports: list[AttemptReport], outcomes: list[Outcome]
-    ) -> list[FinalOutcome | None]:
+        self, reports: list[AttemptReport], ends: list[outcomes.Outcome]
+    ) -> list[outcomes.FinalOutcome | None]:
         """Claim again what is in doubt: the answer says what the ledger has."""
         unresolved = [
             _claim(one)
-            for one, end in zip(reports, outcomes, strict=True)
-            if isinstance(end, UnresolvedOutcome)
+            for one, end in zip(reports, ends, strict=True)
+            if isinstance(end, outcomes.UnresolvedOutcome)
         ]
         answers: list[ClaimResult] = []
         if unresolved:
@@ -286,14 +277,14 @@ class OutcomeRecorder:
                 )
             except LedgerUnavailable as error:
                 why = f"its lease has ended, and the ledger does not answer: {error}"
-                return [ReleasedOutcome(why[:_MAX_REASON], lease_ended=True) for _ in reports]
-        ends = dict(zip(unresolved, answers, strict=True))
-        settled: list[FinalOutcome | None] = []
-        for one, end in zip(reports, outcomes, strict=True):
-            if isinstance(end, UnresolvedOutcome):
-                answer = ends[_claim(one)]
+                return [outcomes.ReleasedOutcome(why[:_MAX_REASON], lease_ended=True) for _ in reports]
+        by_claim = dict(zip(unresolved, answers, strict=True))
+        settled: list[outcomes.FinalOutcome | None] = []
+        for one, end in zip(reports, ends, strict=True):
+            if isinstance(end, outcomes.UnresolvedOutcome):
+                answer = by_claim[_claim(one)]
                 # The lock may be that of the very commit that is in doubt.
-                settled.append(None if answer.locked else resolve(end, _claim(one), answer))
+                settled.append(None if answer.locked else outcomes.resolve(end, _claim(one), answer))
             else:
                 settled.append(end)
         return settled
@@ -332,33 +323,35 @@ def _claim(report: AttemptReport) -> Claim:
 def _waits_until(report: AttemptReport) -> float:
     """Return the monotonic moment until which the report waits for the ledger."""
     doubt = report.outcome
-    if isinstance(doubt, UnresolvedOutcome) and doubt.has_stopped and report.run is not None:
+    if isinstance(doubt, outcomes.UnresolvedOutcome) and doubt.has_stopped and report.run is not None:
         return report.run.lease_expires_at
     return inf
 
 
-def _is_new(outcome: Outcome) -> TypeGuard[SucceededOutcome]:
-    return isinstance(outcome, SucceededOutcome) and not outcome.recorded
+def _is_new(outcome: outcomes.Outcome) -> TypeGuard[outcomes.SucceededOutcome]:
+    return isinstance(outcome, outcomes.SucceededOutcome) and not outcome.recorded
 
 
-def _is_new_failure(outcome: Outcome) -> TypeGuard[FailedOutcome]:
-    return isinstance(outcome, FailedOutcome) and outcome.recorded is None
+def _is_new_failure(outcome: outcomes.Outcome) -> TypeGuard[outcomes.FailedOutcome]:
+    return isinstance(outcome, outcomes.FailedOutcome) and outcome.recorded is None
 
 
-def _apply_refusal(report: AttemptReport, completed: set[UUID], failed: Mapping[Claim, Failure]) -> Outcome:
+def _apply_refusal(
+    report: AttemptReport, completed: set[UUID], failed: Mapping[Claim, Failure]
+) -> outcomes.Outcome:
     outcome = report.outcome
     if _is_new(outcome) and report.dispatch.job_id not in completed:
-        return UnresolvedOutcome("the ledger refused the completion")
+        return outcomes.UnresolvedOutcome("the ledger refused the completion")
     if _is_new_failure(outcome):
         failure = failed.get(_claim(report))
         if failure is None:
-            return UnresolvedOutcome("the ledger refused the failure")
+            return outcomes.UnresolvedOutcome("the ledger refused the failure")
         return replace(outcome, recorded=failure)
     return outcome
 
 
-def _is_released(end: FinalOutcome | None) -> bool:
+def _is_released(end: outcomes.FinalOutcome | None) -> bool:
     """True if the claim is to be released: the attempt did not end here. A later one may wait for that."""
-    if isinstance(end, ReleasedOutcome):
+    if isinstance(end, outcomes.ReleasedOutcome):
         return not end.lease_ended
-    return isinstance(end, (CancelledOutcome, SupersededOutcome))
+    return isinstance(end, (outcomes.CancelledOutcome, outcomes.SupersededOutcome))

@@ -41,7 +41,6 @@ class DeliveryRef:
         return self.delivery.redelivered and self.open_events > 1
 
     def complete_event(self) -> None:
-        """Count one of its events as done."""
         self.open_events -= 1
 
     @property
@@ -77,7 +76,6 @@ class HandlerHeartbeat:
         self._last_beat_at = now()
 
     def beat(self) -> None:
-        """Note a sign of life."""
         self._last_beat_at = self._now()
 
     @property
@@ -149,7 +147,6 @@ class Run:
             self.interrupt()
 
     def interrupt(self) -> None:
-        """End the handler, if there is one."""
         if self.halt is not None:
             self.halt()
 
@@ -173,7 +170,6 @@ class RunTable:
         return len(self._runs)
 
     def get(self, claim: Claim) -> Run | None:
-        """Return the run of this attempt, if it runs here."""
         return self._runs.get(claim)
 
     def earlier_run(self, claim: Claim) -> Run | None:
@@ -193,7 +189,6 @@ class RunTable:
         return self.slots if self.allowed == self.slots else self.free(queue)
 
     def used(self, queue: str) -> int:
-        """Return how many slots of a queue are taken."""
         return self._taken[queue]
 
     def add(self, run: Run) -> None:
@@ -267,7 +262,6 @@ class Deadlines:
             self._sleeper = asyncio.create_task(self._sleep(), name="deadlines")
 
     def close(self) -> None:
-        """Stop watching."""
         if self._sleeper is not None:
             self._sleeper.cancel()
         self._sleeper, self._until = None, inf

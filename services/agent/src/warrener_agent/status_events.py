@@ -9,6 +9,7 @@ from warrener_agent.decisions import outcomes
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.ledger.port import Completion, SavedCheckpoint
 from warrener_agent.log_buffer import NumberedLine
+from warrener_agent.run_table import Run
 from warrener_contracts import events
 from warrener_contracts.messages import Message
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
@@ -25,54 +26,30 @@ ProgressValue = tuple[float, str]
 
 
 class EventFactory:
-    """Builds the events of one agent."""
-
     def __init__(self, agent_id: str, entropy: Entropy) -> None:
         self.agent_id, self._entropy = agent_id, entropy
         self._source = f"warrener/agent/{agent_id}"
         self._succeeded = EventWriter(events.AttemptSucceeded, self._source)
 
-    def started(
-        self, dispatch: events.AttemptDispatchedData, at: datetime, context: TraceContext
-    ) -> events.AttemptStarted:
-        return self._event(events.AttemptStarted, dispatch, at, context, {"started_at": at})
+    def started(self, run: Run) -> events.AttemptStarted:
+        at = run.started_at
+        return self._event(events.AttemptStarted, run.data, at, run.context, {"started_at": at})
 
-    def progressed(
-        self,
-        dispatch: events.AttemptDispatchedData,
-        at: datetime,
-        context: TraceContext,
-        progress_value: ProgressValue,
-    ) -> events.AttemptProgressed:
+    def progressed(self, run: Run, at: datetime, progress_value: ProgressValue) -> events.AttemptProgressed:
         fraction, note = progress_value
-        return self._event(
-            events.AttemptProgressed, dispatch, at, context, {"fraction": fraction, "note": note}
-        )
+        details = {"fraction": fraction, "note": note}
+        return self._event(events.AttemptProgressed, run.data, at, run.context, details)
 
-    def checkpointed(
-        self,
-        dispatch: events.AttemptDispatchedData,
-        at: datetime,
-        context: TraceContext,
-        saved: SavedCheckpoint,
-    ) -> events.AttemptCheckpointed:
+    def checkpointed(self, run: Run, at: datetime, saved: SavedCheckpoint) -> events.AttemptCheckpointed:
         checkpoint = events.Checkpoint(number=saved.number, state=json.loads(saved.state_text))
         details = {"saved_at": at, "checkpoint": checkpoint}
-        return self._event(events.AttemptCheckpointed, dispatch, at, context, details)
+        return self._event(events.AttemptCheckpointed, run.data, at, run.context, details)
 
-    def logged(
-        self,
-        dispatch: events.AttemptDispatchedData,
-        started_at: datetime,
-        context: TraceContext,
-        lines: Iterable[NumberedLine],
-        *,
-        final: bool,
-    ) -> events.AttemptLogged:
+    def logged(self, run: Run, lines: Iterable[NumberedLine], *, final: bool) -> events.AttemptLogged:
         """Build the event of new log lines; `final`: no others follow."""
-        read = tuple(_to_log_entry(one, context.trace_id, context.span_id) for one in lines)
-        details = {"started_at": started_at, "lines": read, "final": final}
-        return self._event(events.AttemptLogged, dispatch, read[-1].at, context, details)
+        read = tuple(_to_log_entry(one, run.context.trace_id, run.context.span_id) for one in lines)
+        details = {"started_at": run.started_at, "lines": read, "final": final}
+        return self._event(events.AttemptLogged, run.data, read[-1].at, run.context, details)
 
     def succeeded(
         self, dispatch: events.AttemptDispatchedData, context: TraceContext, completion: Completion

@@ -29,7 +29,8 @@ from warrener_agent.executors.in_agent import CoroutineExecutor, ThreadExecutor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.handler_api import LocalHandlerPort
-from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, connected_ledger
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import Claim, ClaimStatus, Completion, Ledger
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy

@@ -18,8 +18,8 @@ from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.heartbeat import Announcer, ControlHandler, Heartbeater, ReadyGate
 from warrener_agent.identity import acquire_identity, default_identity_folder, find_code_version, new_agent_id
 from warrener_agent.leases import LeaseKeeper
-from warrener_agent.ledger import Ledger, open_ledger
-from warrener_agent.ledger.port import PROCESS_MARK
+from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger.port import PROCESS_MARK, Ledger
 from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.loop_watchdog import LoopWatchdog
 from warrener_agent.metrics import AgentMetrics

@@ -8,7 +8,8 @@ from services.agent.tests.stage import Stage, dispatched
 from warrener_agent import Agent, JobContext
 from warrener_agent.decisions.intake import BreakerFilter
 from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
-from warrener_agent.ledger import Claim, connected_ledger
+from warrener_agent.ledger import connected_ledger
+from warrener_agent.ledger.port import Claim
 from warrener_contracts import events, topology
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.messages import build_message
@@ -17,6 +18,7 @@ from warrener_contracts.policy import JobPolicy
 # -- the decision -------------------------------------------------------------------------------------------
 
 POLICIES = {"bill": JobPolicy(depends_on=("billing-api",)), "mail": JobPolicy()}
+BILLING = "dependency:billing-api"
 OPENED = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BEFORE, AFTER = OPENED - timedelta(seconds=1), OPENED + timedelta(seconds=30)
 
@@ -34,26 +36,26 @@ def sent(job_type: str, at: datetime = BEFORE) -> events.AttemptDispatched:
 def test_what_depends_on_an_open_breaker_is_held() -> None:
     breaker_filter = BreakerFilter(POLICIES, [])
     assert breaker_filter.hold_reason(sent("bill"), 0.0) is None
-    assert breaker_filter.update(changed("dependency:billing-api"), 0.0)
+    assert breaker_filter.update(changed(BILLING), 0.0)
     assert breaker_filter.hold_reason(sent("bill"), 1.0) == "dependency:billing-api is open"
     assert breaker_filter.hold_reason(sent("bill", AFTER), 1.0) == "dependency:billing-api is open"
     assert breaker_filter.hold_reason(sent("mail"), 1.0) is None
-    assert not breaker_filter.update(changed("dependency:billing-api"), 5.0), "a reminder is no news"
+    assert not breaker_filter.update(changed(BILLING), 5.0), "a reminder is no news"
 
 
 def test_11_while_probes_are_out_what_was_sent_before_the_breaker_opened_is_given_back() -> None:
     breaker_filter = BreakerFilter(POLICIES, [])
-    breaker_filter.update(changed("dependency:billing-api"), 0.0)
-    assert breaker_filter.update(changed("dependency:billing-api", BreakerState.HALF_OPEN, AFTER), 6.0)
+    breaker_filter.update(changed(BILLING), 0.0)
+    assert breaker_filter.update(changed(BILLING, BreakerState.HALF_OPEN, AFTER), 6.0)
     assert breaker_filter.hold_reason(sent("bill", BEFORE), 7.0) == "dependency:billing-api is half_open"
     assert breaker_filter.hold_reason(sent("bill", AFTER), 7.0) is None, "a probe"
-    assert breaker_filter.update(changed("dependency:billing-api", BreakerState.CLOSED, AFTER), 8.0)
+    assert breaker_filter.update(changed(BILLING, BreakerState.CLOSED, AFTER), 8.0)
     assert breaker_filter.hold_reason(sent("bill", BEFORE), 9.0) is None
 
 
 def test_a_breaker_whose_opening_was_missed_or_that_has_expired_or_is_of_others_holds_nothing() -> None:
     breaker_filter = BreakerFilter(POLICIES, [])
-    breaker_filter.update(changed("dependency:billing-api", BreakerState.HALF_OPEN), 0.0)
+    breaker_filter.update(changed(BILLING, BreakerState.HALF_OPEN), 0.0)
     assert breaker_filter.hold_reason(sent("bill"), 1.0) is None, "probes are out"
     breaker_filter.update(changed("job:mail"), 0.0)
     assert breaker_filter.hold_reason(sent("mail"), 29.0) == "job:mail is open"
@@ -92,17 +94,9 @@ async def greet() -> str:
 
 async def turn(stage: Stage, state: BreakerState) -> None:
     """Every agent hears of it before anything that is dispatched from now on is begun."""
-    event = events.BreakerChanged(
-        id=f"dependency:billing-api:{state}",
-        source="test",
-        data=events.BreakerChangedData(
-            name="dependency:billing-api", state=state, since=datetime.now(UTC), reason="by the test"
-        ),
-    )
-    message = build_message(event)._replace(
-        exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
-    )
-    await stage.bus.publish([message])
+    data = changed(BILLING, state, datetime.now(UTC))
+    message = build_message(events.BreakerChanged(id=f"{BILLING}:{state}", source="test", data=data))
+    await stage.bus.publish([message._replace(exchange=topology.CONTROL, routing_key="all")])
     await stage.succeed("greet")
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
-from services.agent.tests.processes import gone, until_written
+from services.agent.tests.processes import until_gone, until_written
 from services.agent.tests.stage import LONG, HastenedClock, Stage
 
 from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
@@ -88,6 +88,8 @@ def test_what_no_argument_can_carry_is_refused(template: str, value: object, mes
     ("argv", "options", "message"),
     [
         (["echo", "{{ unknown }}"], {}, "expected one of words, day, many, got '{{ unknown }}'"),
+        (["echo"], {"cwd": "{{ unknown }}"}, "expected one of words, day, many"),
+        (["echo"], {"variables": {"X": "{{ unknown }}"}}, "expected one of words, day, many"),
         (["echo", "{{ words | %Y }}"], {}, "expected a format only after day"),
         (["{{ words }}"], {}, "got a template"),
         ([], {}, "as a list"),
@@ -100,14 +102,9 @@ def test_what_no_argument_can_carry_is_refused(template: str, value: object, mes
 def test_an_unusable_program_is_refused_where_it_is_declared(
     argv: Any, options: dict[str, Any], message: str
 ) -> None:
+    own = {name: options.pop(name) for name in ("cwd", "variables") if name in options}
     with pytest.raises((JobDefinitionError, ValueError), match=re.escape(message)):
-        serving(Program(argv), **options)
-
-
-@pytest.mark.parametrize("own", [{"cwd": "{{ unknown }}"}, {"variables": {"X": "{{ unknown }}"}}])
-def test_a_template_of_folder_or_environment_names_an_argument(own: dict[str, Any]) -> None:
-    with pytest.raises(JobDefinitionError, match="expected one of words, day, many"):
-        serving(Program(["echo"], **own))
+        serving(Program(argv, **own), **options)
 
 
 def test_limits_belong_to_processes() -> None:
@@ -192,7 +189,7 @@ async def test_a_missing_program_is_named_and_nothing_that_a_program_has_started
     code = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
     trial = await run(serving(Program(python(code)), result=int), "it")
     assert trial.error is None, trial.error
-    assert await gone([trial.result])
+    await until_gone([trial.result])
 
 
 async def test_limits_hold_for_programs_and_each_has_its_error_type() -> None:
@@ -243,11 +240,10 @@ time.sleep(600)
     assert record.processes == 3
     assert "hanging" in (record.log or "")
     assert "Process" in (record.stacks or "")
-    assert await gone([int(pid) for pid in pids.read_text().split()])
+    await until_gone([int(pid) for pid in pids.read_text().split()])
 
 
 async def test_a_program_dies_with_its_agent(tmp_path: Path) -> None:
-    """kill -9 of an agent leaves no program behind that works on."""
     pids = tmp_path / "pids"
     script = f"""
 import asyncio
@@ -261,4 +257,4 @@ asyncio.run(run(agent, "it"))
     await until_written(pids, 1)
     process.kill()
     await process.wait()
-    assert await gone([int(pids.read_text())])
+    await until_gone([int(pids.read_text())])

@@ -14,7 +14,6 @@ from warrener_contracts.triggers import EventRule
 
 
 def an_agent(**options: object) -> Agent:
-    """One with the schedule `hourly` for `flights.load`."""
     agent = Agent()
     declare: Callable[..., Callable[[Callable[..., None]], Callable[..., None]]] = agent.schedule
 

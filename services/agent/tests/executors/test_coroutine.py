@@ -7,52 +7,12 @@ from contextvars import Context
 from typing import Any
 
 import pytest
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import Stage, dispatched
 
 from warrener_agent import Agent, JobContext, Snooze
 from warrener_contracts import events
 
 # -- tasks that an attempt starts end with it, unless it succeeds (point 4 of supervision) ------------------
-
-
-class Nursery:
-    """A handler whose children say how they end."""
-
-    def __init__(self) -> None:
-        self.agent = Agent()
-        self.ends: list[str] = []
-        self.tasks: list[asyncio.Task[None]] = []
-
-        @self.agent.job("parent")
-        async def parent(job: JobContext, how: str) -> object:
-            return await self.parent(job, how)
-
-    async def parent(self, job: JobContext, how: str) -> object:
-        self.tasks.append(asyncio.create_task(self.child("child")))
-        self.tasks.append(asyncio.create_task(self.child("shared"), context=Context()))
-        await asyncio.sleep(0)
-        job.progress(0.5, how)
-        match how:
-            case "raises":
-                raise ValueError(how)
-            case "snoozes":
-                return Snooze(60)
-            case "hangs":
-                await asyncio.sleep(3600)
-            case _:
-                pass
-        return how
-
-    async def child(self, name: str) -> None:
-        try:
-            self.tasks.append(asyncio.create_task(asyncio.sleep(3600), name=f"{name}'s child"))
-            await asyncio.sleep(3600)
-        finally:
-            self.ends.append(name)
-
-    def leave(self) -> None:
-        for task in self.tasks:
-            task.cancel()
 
 
 @pytest.mark.parametrize(
@@ -67,8 +27,27 @@ class Nursery:
 async def test_4_children_of_an_attempt_are_over_when_it_is_reported_unless_it_has_succeeded(
     stage: Stage, how: str, end: type[events.Event[Any]]
 ) -> None:
-    nursery = Nursery()
-    await stage.enter(nursery.agent)
+    agent, ends, tasks = Agent(), list[str](), list[asyncio.Task[None]]()
+
+    async def child(name: str) -> None:
+        try:
+            tasks.append(asyncio.create_task(asyncio.sleep(3600), name=f"{name}'s child"))
+            await asyncio.sleep(3600)
+        finally:
+            ends.append(name)
+
+    @agent.job("parent")
+    async def parent(job: JobContext, how: str) -> Any:
+        tasks.append(asyncio.create_task(child("child")))
+        tasks.append(asyncio.create_task(child("shared"), context=Context()))
+        await asyncio.sleep(0)
+        job.progress(0.5, how)
+        if how == "raises":
+            raise ValueError(how)
+        await asyncio.sleep(3600 if how == "hangs" else 0)
+        return Snooze(60) if how == "snoozes" else how
+
+    await stage.enter(agent)
     job = await stage.dispatch("parent", {"how": how})
     if how == "hangs":
         await stage.wait_for_event(events.AttemptProgressed, job)
@@ -76,12 +55,12 @@ async def test_4_children_of_an_attempt_are_over_when_it_is_reported_unless_it_h
     await stage.wait_for_event(end, job)
     # What it has started in a context of its own is not the attempt's; what a success leaves may be meant to
     # stay.
-    assert nursery.ends == ([] if how == "succeeds" else ["child"])
-    done = sum(task.done() for task in nursery.tasks)
-    assert done == (0 if how == "succeeds" else 2), "the child's own too"
+    assert ends == ([] if how == "succeeds" else ["child"])
+    assert sum(task.done() for task in tasks) == (0 if how == "succeeds" else 2), "the child's own too"
     last = await stage.wait_for_event(events.AttemptProgressed, job)
     assert last.data.note == how, "its last progress is published all the same"
-    nursery.leave()
+    for task in tasks:
+        task.cancel()
 
 
 # -- a lease that ended while the loop stood still (the test stops the loop that it shares, as a freeze does)
@@ -91,12 +70,8 @@ LEASE = 1.0
 
 class Walker:
     def __init__(self) -> None:
-        self.agent = Agent()
-        self.steps: list[float] = []
-        self.walking = asyncio.Event()
-        self.loop = asyncio.get_running_loop()
-        self.refused: list[BaseException] = []
-        self.over = threading.Event()
+        self.agent, self.steps, self.refused = Agent(), list[float](), list[BaseException]()
+        self.loop, self.walking, self.over = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
         @self.agent.job("walk")
         async def walk(job: JobContext) -> None:
@@ -156,7 +131,7 @@ async def test_g3_an_attempt_whose_lease_ends_before_its_first_step_is_given_bac
         time.sleep(1.5 * LEASE)  # noqa: ASYNC251 - a mistaken handler: the one beside it cannot begin
 
     await stage.enter(agent, agent_claim_ttl=LEASE)
-    both = [stage.dispatched("block", {"number": number}) for number in (1, 2)]
+    both = [dispatched("block", {"number": number}) for number in (1, 2)]
     await stage.dispatch_together(*both)
     released = await stage.wait_for_event(events.AttemptReleased)
     assert "lease" in released.data.reason

@@ -1,15 +1,14 @@
 """Executors: what each provides to a handler, its trace included, and how it treats bad handlers."""
 
 import asyncio
-import json
 import logging
-import os
 import signal
 import sys
 import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -19,14 +18,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from services.agent.tests.agent_handlers import agent as isolated
 from services.agent.tests.agent_handlers import trace_of_handler
-from services.agent.tests.processes import gone, until_written
-from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
+from services.agent.tests.processes import until_gone, until_written
+from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage, dispatched
 
 from warrener_agent import Agent, JobContext, Program
 from warrener_agent.definitions.job import ExecutorName
-from warrener_agent.ledger import Claim, Ledger
+from warrener_agent.ledger.port import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
-from warrener_contracts.events import AttemptFailed, AttemptProgressed, AttemptSucceeded, JobRequested
+from warrener_contracts.events import AttemptFailed, AttemptProgressed, AttemptSucceeded
 from warrener_contracts.identity import attempt_span_id
 from warrener_contracts.messages import build_message
 from warrener_runtime.telemetry import Telemetry
@@ -35,13 +34,6 @@ from warrener_runtime.telemetry import Telemetry
 async def no_effects(ledger: Ledger) -> bool:
     async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
         return await transaction.execute("SELECT 1 FROM sqlite_master WHERE name = 'effects'") == []
-
-
-async def test_a_child_process_is_another_process_and_stays_warm(stage: Stage, agent: Agent) -> None:
-    await stage.enter(agent, agent_slots=1)
-    results = [(await stage.succeed("where", {"name": name})).result for name in ("a", "b")]
-    assert results[0]["pid"] == results[1]["pid"] != os.getpid()
-    assert [one["calls"] for one in results] == [1, 2]
 
 
 async def test_a_handler_has_transaction_child_jobs_and_progress_in_a_child_and_in_a_thread(
@@ -55,12 +47,7 @@ async def test_a_handler_has_transaction_child_jobs_and_progress_in_a_child_and_
     assert child.result == {"asked": requested.id, "b": "2026-01-02", "$type": "date"}
     assert thread.result.startswith("thread ")
     assert [one.data.job_type for one in thread.child_jobs] == ["other"]
-
-
-async def test_an_async_handler_runs_in_a_child_too_and_errors_of_statements_can_be_caught_there(
-    agent: Agent,
-) -> None:
-    assert (await run(agent, "waits", attempt=3)).result == 3
+    assert (await run(agent, "waits", attempt=3)).result == 3, "an async handler runs in a child too"
     assert (await run(agent, "load", {"note": "caught"})).result == {"caught": "no such table: nowhere"}
 
 
@@ -74,7 +61,6 @@ async def test_an_exception_in_a_child_has_its_type_and_stack_and_undoes_all(age
 
 
 async def test_a_child_dies_with_its_agent(agent: Agent, tmp_path: Path) -> None:
-    """kill -9 of an agent leaves no handler behind that works on."""
     pids = tmp_path / "pids"
     script = f"""
 import asyncio, sys
@@ -87,7 +73,7 @@ asyncio.run(run(load_agents(["agent_handlers"]), "forks", {{"pids": {str(pids)!r
     await until_written(pids, 3)
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    assert await gone(map(int, pids.read_text().split()))
+    await until_gone(map(int, pids.read_text().split()))
 
 
 async def test_a_thread_that_does_not_end_is_abandoned_and_keeps_its_slot(stage: Stage, agent: Agent) -> None:
@@ -104,29 +90,16 @@ async def test_a_thread_that_does_not_end_is_abandoned_and_keeps_its_slot(stage:
     assert not stage.of(AttemptSucceeded, job)
 
 
-async def test_a_blocking_transaction_is_refused_in_a_coroutine() -> None:
-    agent = Agent()
-
-    @agent.job("wrong")
-    async def wrong(job: JobContext) -> None:
-        job.transaction_sync().execute("SELECT 1")
-
-    trial = await run(agent, "wrong")
-    assert trial.error is not None
-    assert "would stop the whole agent" in trial.error.message
-
-
-async def test_child_jobs_without_a_key_differ_and_the_same_key_twice_is_refused() -> None:
+async def test_child_jobs_without_a_key_differ_and_what_no_coroutine_may_do_is_refused() -> None:
     agent = Agent()
 
     @agent.job("fan")
     async def fan(job: JobContext) -> list[str]:
-        made = [
-            str(job.request("x.y")),
-            str(job.request("x.y", delay="1m")),
-            str(job.request("x.z", queue="q")),
-        ]
+        options: list[dict[str, Any]] = [{}, {"delay": "1m"}, {"queue": "q"}]
+        made = [str(job.request("x.y", **one)) for one in options]
         job.request("a", key="k")
+        with pytest.raises(RuntimeError, match="would stop the whole agent"):
+            job.transaction_sync().execute("SELECT 1")
         with pytest.raises(ValueError, match="twice"):
             job.request("b", key="k")
         with pytest.raises(ValueError, match="can be made"):
@@ -143,15 +116,6 @@ async def test_child_jobs_without_a_key_differ_and_the_same_key_twice_is_refused
     assert [one.id for one in first.child_jobs][:3] == first.result
     assert first.child_jobs[1].data.delay == timedelta(minutes=1)
     assert first.child_jobs[2].data.queue == "q"
-
-
-async def test_in_a_real_agent_all_of_it_comes_out(stage: Stage, agent: Agent) -> None:
-    await stage.enter(agent)
-    job = await stage.dispatch("load", {"note": "x"})
-    await stage.wait_for_event(AttemptSucceeded, job)
-    assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == "half"
-    assert (await stage.wait_for_event(JobRequested)).data.parent_id == job
-    assert await stage.effects() == ["x", "x!"]
 
 
 # -- the flight record of what shares the agent's process (issue 4) -------------------------------------
@@ -237,19 +201,13 @@ UNSAMPLED = f"00-{TRACE_ID}-b7ad6b7169203331-00"
 
 
 async def result_of(
-    stage: Stage,
-    agent: Agent,
-    job_type: str,
-    *,
-    traceparent: str = CALLER,
-    telemetry: Telemetry | None = None,
-) -> tuple[AttemptSucceeded, list[str | None]]:
+    stage: Stage, agent: Agent, job_type: str, *, trace: str = CALLER, telemetry: Telemetry | None = None
+) -> tuple[str, list[str | None]]:
     await stage.enter(agent, telemetry=telemetry)
-    trace = {"traceparent": traceparent, "tracestate": "vendor=1", "baggage": "tenant=acme"}
-    event = stage.dispatched(job_type).model_copy(update=trace)
-    await stage.bus.publish([build_message(event)])
-    ended = await stage.wait_for_event(AttemptSucceeded, event.data.job_id)
-    return ended, ended.data.result
+    context = {"traceparent": trace, "tracestate": "vendor=1", "baggage": "tenant=acme"}
+    await stage.bus.publish([build_message(dispatched(job_type).model_copy(update=context))])
+    ended = (await stage.wait_for_event(AttemptSucceeded)).data
+    return attempt_span_id(ended.job_id, 1, ended.agent_id), ended.result
 
 
 @pytest.mark.parametrize(("executor", "is_async"), [("coroutine", True), ("thread", True), ("thread", False)])
@@ -270,9 +228,8 @@ async def test_a_handler_in_the_agent_is_in_the_span_of_its_attempt_and_may_add_
         return traced()
 
     agent.job("traced", executor=executor)(traced_async if is_async else traced)
-    ended, (span_id, tenant, *_) = await result_of(stage, agent, "traced", telemetry=telemetry)
-    assert span_id == attempt_span_id(ended.data.job_id, 1, ended.data.agent_id)
-    assert tenant == "acme"
+    span_id, found = await result_of(stage, agent, "traced", telemetry=telemetry)
+    assert found[:2] == [span_id, "acme"]
     await stage.running[-1][0].drain()
     attempt = next(span for span in telemetry.spans() if span.name == "attempt traced")
     assert attempt.attributes is not None
@@ -285,26 +242,21 @@ async def test_a_handler_in_the_agent_is_in_the_span_of_its_attempt_and_may_add_
 @pytest.mark.parametrize("job_type", ["traced_child", "traced_async_child"])
 async def test_a_child_process_goes_on_with_the_trace_of_its_attempt(stage: Stage, job_type: str) -> None:
     telemetry = Telemetry.in_memory("agent")
-    ended, (span_id, *others) = await result_of(stage, isolated, job_type, telemetry=telemetry)
-    expected = attempt_span_id(ended.data.job_id, 1, ended.data.agent_id)
-    assert span_id == expected
-    assert others == ["acme", f"00-{TRACE_ID}-{expected}-01", "tenant=acme"]
+    span_id, found = await result_of(stage, isolated, job_type, telemetry=telemetry)
+    assert found == [span_id, "acme", f"00-{TRACE_ID}-{span_id}-01", "tenant=acme"]
 
 
-@pytest.mark.parametrize("traceparent", [CALLER, UNSAMPLED])
+@pytest.mark.parametrize("trace", [CALLER, UNSAMPLED])
 async def test_without_telemetry_a_child_process_goes_on_with_the_trace_of_the_caller(
-    stage: Stage, traceparent: str
+    stage: Stage, trace: str
 ) -> None:
-    _, found = await result_of(stage, isolated, "traced_child", traceparent=traceparent)
-    assert found == [traceparent.split("-")[2], "acme", traceparent, "tenant=acme"]
+    _, found = await result_of(stage, isolated, "traced_child", trace=trace)
+    assert found == [trace.split("-")[2], "acme", trace, "tenant=acme"]
 
 
 async def test_a_program_gets_the_trace_of_its_attempt_in_its_environment(stage: Stage) -> None:
     agent, telemetry = Agent(), Telemetry.in_memory("agent")
     agent.command("traced", Program(["env"]))
-    ended, _ = await result_of(stage, agent, "traced", telemetry=telemetry)
-    expected = attempt_span_id(ended.data.job_id, 1, ended.data.agent_id)
-    lines = str(ended.data.result).splitlines()
-    assert f"TRACEPARENT=00-{TRACE_ID}-{expected}-01" in lines, json.dumps(lines)
-    assert "BAGGAGE=tenant=acme" in lines
-    assert "TRACESTATE=vendor=1" in lines
+    span_id, found = await result_of(stage, agent, "traced", telemetry=telemetry)
+    wanted = {f"TRACEPARENT=00-{TRACE_ID}-{span_id}-01", "BAGGAGE=tenant=acme", "TRACESTATE=vendor=1"}
+    assert wanted <= set(str(found).splitlines()), found

@@ -2,14 +2,12 @@
 type whose processes die too often is suspended."""
 
 import asyncio
-import threading
-from collections.abc import Callable
-from time import monotonic
-from typing import Any
+from contextlib import suppress
 
 import psutil
 import pytest
-from services.agent.tests.stage import WAIT, Stage
+from services.agent.tests.processes import runs, until
+from services.agent.tests.stage import Stage
 from structlog.testing import capture_logs
 
 from warrener_agent import Agent, JobDefinitionError, Program, Recycle
@@ -20,43 +18,6 @@ from warrener_runtime.lifecycle import NotReady
 from warrener_runtime.virtual_clock import VirtualClock
 
 MIB = 1 << 20
-
-
-def children() -> set[int]:
-    """The child processes of this agent that wait for work or do it."""
-    return {one.pid for one in psutil.Process().children() if _works(one)}
-
-
-def _works(one: psutil.Process) -> bool:
-    try:
-        return one.status() != psutil.STATUS_ZOMBIE and "warrener_agent.executors.child" in one.cmdline()
-    except psutil.NoSuchProcess:  # it ended while we looked
-        return False
-
-
-async def until(fact: Callable[[set[int]], bool]) -> set[int]:
-    """Wait until `fact` is true of the children, and return them."""
-
-    await asyncio.to_thread(look_until, lambda: fact(children()))
-    return children()
-
-
-def look_until(fact: Callable[[], bool]) -> None:
-    deadline, pause = monotonic() + WAIT, threading.Event()
-    while not fact():
-        assert monotonic() < deadline
-        pause.wait(0.05)
-
-
-async def until_replaced(records: list[Any]) -> int:
-    """Wait until a child has been started in place of another, and is ready for the next attempt: it can be
-    seen among the processes before that."""
-
-    def replaced() -> list[int]:
-        return [one["pid"] for one in records if one.get("action") == "agent.child_replaced"]
-
-    await asyncio.to_thread(look_until, lambda: bool(replaced()))
-    return replaced()[-1]
 
 
 async def test_a_child_whose_start_is_cancelled_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,29 +38,36 @@ async def test_a_child_whose_start_is_cancelled_is_gone(monkeypatch: pytest.Monk
     assert child not in {one.pid for one in psutil.Process().children()}, "killed, and waited for"
 
 
-async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_it(
+def children() -> set[int]:
+    """The child processes of this agent that wait for work or do it."""
+    found: set[int] = set()
+    for one in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it ended while we looked
+            if runs(one.pid) and "warrener_agent.executors.child" in one.cmdline():
+                found.add(one.pid)
+    return found
+
+
+async def test_a_crashed_child_and_with_always_a_recycled_one_has_a_successor_before_anybody_needs_it(
     stage: Stage, agent: Agent
 ) -> None:
+    async def successor() -> int:
+        """Ready for the next attempt: it can be seen among the processes before that."""
+        await until(lambda: any(one.get("action") == "agent.child_replaced" for one in records))
+        (pid,) = {one["pid"] for one in records if one.get("action") == "agent.child_replaced"}
+        await until(lambda: children() == {pid})
+        records.clear()
+        return int(pid)
+
     with capture_logs() as records:
         await stage.enter(agent)
         await stage.fail("dies", {"how": "7"})
-        successor = await until_replaced(records)
-    assert await until(lambda there: len(there) == 1) == {successor}
-    reused_pid = (await stage.succeed("recycled")).result
-    assert reused_pid == successor
-    again = (await stage.succeed("recycled")).result
-    assert again == successor
-    await until(lambda there: not there)  # it has had its two jobs, and no crash
-
-
-async def test_always_even_a_recycled_child_has_one(stage: Stage, agent: Agent) -> None:
-    with capture_logs() as records:
-        await stage.enter(agent)
+        replaced = await successor()
+        assert [(await stage.succeed("recycled")).result for _ in range(2)] == [replaced, replaced]
+        await until(lambda: not children())  # it has had its two jobs, and no crash
         first = (await stage.succeed("lives_on")).result
-        successor = await until_replaced(records)
-    assert await until(lambda there: len(there) == 1) == {successor}
-    second = (await stage.succeed("lives_on")).result
-    assert second == successor != first
+        replaced = await successor()
+        assert (await stage.succeed("lives_on")).result == replaced != first
 
 
 async def test_no_leaves_it_to_the_next_attempt(stage: Stage, agent: Agent) -> None:

@@ -5,16 +5,17 @@ import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import asyncpg
 import pytest
 from services.agent.tests.stage import Stage
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
 from tests.servers.kinds import PostgresServer
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.ledger import (
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import (
     Claim,
     ClaimStatus,
     Completion,
@@ -22,10 +23,11 @@ from warrener_agent.ledger import (
     Ledger,
     LedgerUnavailable,
     SavedCheckpoint,
-    connected_ledger,
-    open_ledger,
 )
 from warrener_contracts.events import AttemptFailed, AttemptReleased, AttemptSucceeded
+
+if TYPE_CHECKING:
+    from services.agent.tests.conftest import Connection
 
 # -- locked rows and connections that do not answer: all else goes on ---------------------------------------
 
@@ -51,23 +53,19 @@ def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
 
 @pytest.fixture
 async def behind(postgres_url: str, proxy: PostgresProxy, ledger: Ledger) -> AsyncIterator[Ledger]:
-    """The same ledger, by way of the proxy."""
     async with connected_ledger(by_way_of(postgres_url, proxy.port)) as one:
         yield one
         proxy.heal()
 
 
 @pytest.fixture
-async def held(postgres_url: str, ledger: Ledger) -> AsyncIterator[Claim]:
+async def held(connection: "Connection", ledger: Ledger) -> AsyncIterator[Claim]:
     """A claim of ada's whose row is locked by a transaction that does not end."""
     mine = Claim(uuid4(), 1)
     await ledger.claim([mine], agent_id="ada", lease=ENDED)
-    connection = await asyncpg.connect(postgres_url)
-    await connection.execute("BEGIN")
-    await connection.execute("SELECT 1 FROM warrener_ledger WHERE job_id = $1 FOR UPDATE", mine.job_id)
-    yield mine
-    await connection.execute("ROLLBACK")
-    await connection.close()
+    async with connection.transaction():
+        await connection.execute("SELECT 1 FROM warrener_ledger WHERE job_id = $1 FOR UPDATE", mine.job_id)
+        yield mine
 
 
 def done(claim: Claim) -> Completion:
@@ -147,16 +145,14 @@ async def test_3_a_commit_whose_answer_is_lost_is_in_doubt_within_the_attempts_t
 
 
 async def test_3_the_server_ends_the_transaction_of_an_agent_that_is_cut_off(
-    ledger: Ledger, behind: Ledger, proxy: PostgresProxy, postgres_url: str
+    ledger: Ledger, behind: Ledger, proxy: PostgresProxy, connection: "Connection"
 ) -> None:
     mine = Claim(uuid4(), 1)
     async with behind.transaction(mine, agent_id="ada", time_left=0.1) as transaction:
         await transaction.execute("CREATE TABLE effects (note text)")
         proxy.silence()
-        connection = await asyncpg.connect(postgres_url)
         async with asyncio.timeout(WAIT):  # CREATE TABLE waits for the other one of that name
             await connection.execute("CREATE TABLE effects (note text)")
-        await connection.close()
 
 
 async def test_3_connections_that_were_idle_when_they_went_silent_cost_no_transaction(
@@ -196,13 +192,13 @@ async def test_a_session_is_clean_for_the_next_handler(ledger: Ledger) -> None:
 
 
 async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
-    ledger: Ledger, postgres_url: str
+    ledger: Ledger, postgres_url: str, connection: "Connection"
 ) -> None:
     await ledger.ping()
-    connection = await asyncpg.connect(postgres_url)
+    names = await connection.fetch("SELECT DISTINCT application_name FROM pg_stat_activity")
+    assert "warrener-agent" in {row["application_name"] for row in names}
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    await connection.close()
     again = open_ledger(postgres_url)
     with pytest.raises(LedgerUnavailable, match="is a standby, or read-only; name the primary"):
         await again.start()
@@ -219,8 +215,6 @@ async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
 
 
 class Writer:
-    """A handler that writes, and lets the test in before its transaction commits."""
-
     def __init__(self, *, write_again: bool) -> None:
         self.agent = Agent()
         self.written = asyncio.Event()
@@ -260,12 +254,3 @@ async def test_g4_a_database_killed_in_the_middle_of_a_transaction_costs_an_atte
     await stage.dispatch("write", job_id=job, attempt=2)  # as the supervisor does then
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
     assert sorted(await stage.effects()) == (["by 2", "more"] if write_again else ["by 2"])
-
-
-async def test_a_session_shows_the_name_of_its_application(postgres_url: str, ledger: Ledger) -> None:
-    connection = await asyncpg.connect(postgres_url)
-    try:
-        names = await connection.fetch("SELECT DISTINCT application_name FROM pg_stat_activity")
-    finally:
-        await connection.close()
-    assert "warrener-agent" in {row["application_name"] for row in names}

@@ -2,19 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import asyncpg
 import pytest
 
-from warrener_agent.ledger import Claim, Completion, Ledger, connected_ledger, open_ledger
+from warrener_agent.ledger import connected_ledger, open_ledger
+from warrener_agent.ledger.port import Claim, Completion, Ledger
 from warrener_agent.ledger.statements import ledger_statements
 
 if TYPE_CHECKING:
-    Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
+    from services.agent.tests.conftest import Connection
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
@@ -37,15 +36,7 @@ WHERE datname = current_database() AND backend_type = 'client backend' AND pid <
 """
 
 
-@pytest.fixture
-async def connection(postgres_url: str) -> "AsyncGenerator[Connection]":
-    one = await asyncpg.connect(postgres_url)
-    yield one
-    await one.close()
-
-
 async def every_statement(ledger: Ledger) -> None:
-    """All that an agent does with a batch, and a handler's transaction."""
     claims = [Claim(uuid4(), 1) for _ in range(BATCH)]
     done = [Completion(one.job_id, 1, "null", (), NOW, NOW) for one in claims]
     await ledger.claim(claims, agent_id="ada", lease=LEASE)

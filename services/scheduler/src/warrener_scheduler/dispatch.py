@@ -133,12 +133,10 @@ class BreakerCache:
         self._open_breakers = OpenBreakers()
 
     async def refresh(self) -> None:
-        """Read the state of all breakers."""
         self._open_breakers = OpenBreakers(await self._store.breakers())
 
     @property
     def paused_queues(self) -> list[str]:
-        """The queues that a person has paused."""
         return self._open_breakers.paused_queues
 
     def is_open(self, job_type: str, policy: JobPolicy, queue: str | None) -> bool:

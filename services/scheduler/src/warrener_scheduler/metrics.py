@@ -17,8 +17,6 @@ _ACCEPTED, _DUPLICATE, _REJECTED = "accepted", "duplicate", "rejected"
 
 
 class SchedulerMetrics:
-    """Records what one scheduler does."""
-
     def __init__(self, metrics: Metrics | None = None) -> None:
         metrics = metrics or Metrics.disabled()
         self._requested = metrics.counter(JOBS_REQUESTED)
@@ -32,7 +30,6 @@ class SchedulerMetrics:
     def record_requests(
         self, events: Sequence[JobRequested], outcomes: Sequence[JobRow | Duplicate | Rejected]
     ) -> None:
-        """Count the requests of a batch."""
         counts = Counter(map(_kind, events, outcomes))
         for (job_type, outcome), count in counts.items():
             self._requested.add(count, job_type, outcome)

@@ -40,8 +40,6 @@ def is_heavy(delivery: Delivery) -> bool:
 
 
 class RequestConsumer:
-    """Handles the requests queue."""
-
     def __init__(
         self,
         ports: SchedulerPorts,

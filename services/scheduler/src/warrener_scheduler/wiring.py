@@ -28,7 +28,7 @@ from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_scheduler.redrive import RedriveRunner
 from warrener_scheduler.request_consumer import RequestConsumer, is_heavy
-from warrener_scheduler.retention.pruner import build_pruner
+from warrener_scheduler.retention.pruner import Pruner, TickPruner
 from warrener_scheduler.schedules.commands import ScheduleCommandHandler
 from warrener_scheduler.schedules.ticker import Ticker, TickerLoop
 from warrener_scheduler.schedules.writer import CodeSchedules, ScheduleWriter
@@ -85,7 +85,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         store, clock, ticker.wake, bindings=bindings, writer=writer, find_types=job_types.get_many
     )
     trigger_consumer = TriggerConsumer(ports, ticker.wake, max_events=settings.batch_limit)
-    pruner = build_pruner(store, clock, settings, holder=entropy.new_id_text())
+    keep, newest = settings.scheduler_tick_retention, settings.scheduler_ticks_keep_newest
+    tick_pruner = TickPruner(store, clock, keep=keep, newest=newest)
+    pruner = Pruner(store, clock, settings, holder=entropy.new_id_text(), tick_pruner=tick_pruner)
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now, metrics.record_parked)
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from services.scheduler.tests.stage import SECOND, Stage, at, job_ids, named, put, send, statuses, tick_rows
+from services.scheduler.tests.stage import SECOND, Stage, at, changed, named, put
 from services.scheduler.tests.test_template_variables import paths
 
 from warrener_contracts import events
@@ -32,12 +32,12 @@ class TestBackfill:
         self, stage: Stage
     ) -> None:
         now = stage.clock.now()
-        await send(stage, put(rule=HOURLY), then=0.5)
-        fired = job_ids(stage)
-        await send(stage, backfill(now - 3 * HOUR, now - HOUR), then=1)
+        await stage.publish(put(rule=HOURLY), then=0.5)
+        fired = stage.job_ids()
+        await stage.publish(backfill(now - 3 * HOUR, now - HOUR), then=1)
         past = [now - n * HOUR for n in (3, 2, 1)]
-        assert job_ids(stage) == [*fired, *(tick_job_id("tick", moment) for moment in past)]
-        ticks = await tick_rows(stage)
+        assert stage.job_ids() == [*fired, *(tick_job_id("tick", moment) for moment in past)]
+        ticks = await stage.tick_rows()
         assert [tick.nominal_at for tick in ticks[:3]] == past
         assert all(is_backfilled(tick) and tick.request is None for tick in ticks[:3])
         assert ticks[0].reason == "backfilled: mended"
@@ -46,52 +46,51 @@ class TestBackfill:
 
     async def test_each_names_the_tick_before_it_also_before_the_schedule_was_put(self, stage: Stage) -> None:
         now = stage.clock.now()
-        hourly = put(rule=HOURLY)
         path = {"path": "{{ tick.previous_at | %H }} to {{ tick.nominal_at | %H }}"}
-        hourly = hourly.model_copy(update={"data": hourly.data.model_copy(update={"arguments": path})})
-        await send(stage, hourly, backfill(now - 3 * HOUR, now - HOUR), then=2)
+        hourly = changed(put(rule=HOURLY), arguments=path)
+        await stage.publish(hourly, backfill(now - 3 * HOUR, now - HOUR), then=2)
         assert (await paths(stage))[:3] == ["20 to 21", "21 to 22", "22 to 23"]
 
     async def test_ticks_with_a_job_are_passed_over_and_skipped_ones_are_requested(
         self, stage: Stage
     ) -> None:
         begun = stage.clock.now()
-        await send(stage, put(), then=0.5)
-        await send(stage, named(events.SchedulePauseRequested), then=2)
-        await send(stage, named(events.ScheduleResumeRequested), then=0.8)
-        assert await statuses(stage) == ["fired", "skipped", "skipped", "fired"]
-        await send(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
-        ticks = (await tick_rows(stage))[:4]
+        await stage.publish(put(), then=0.5)
+        await stage.publish(named(events.SchedulePauseRequested), then=2)
+        await stage.publish(named(events.ScheduleResumeRequested), then=0.8)
+        assert await stage.statuses() == ["fired", "skipped", "skipped", "fired"]
+        await stage.publish(backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
+        ticks = (await stage.tick_rows())[:4]
         assert [tick.status for tick in ticks] == ["fired", "caught_up", "caught_up", "fired"]
         assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused: requested)"
 
     async def test_a_repeated_backfill_requests_nothing_twice(self, stage: Stage) -> None:
         now = stage.clock.now()
         again = backfill(now - 5 * HOUR, now - HOUR)
-        await send(stage, put(rule=HOURLY), again, then=2)
-        jobs = job_ids(stage)
+        await stage.publish(put(rule=HOURLY), again, then=2)
+        jobs = stage.job_ids()
         assert len(jobs) == len(set(jobs)) == 6
-        await send(stage, again, backfill(now - 9 * HOUR, now - HOUR), then=2)
-        assert len(job_ids(stage)) == len(set(job_ids(stage))) == 10
+        await stage.publish(again, backfill(now - 9 * HOUR, now - HOUR), then=2)
+        assert len(stage.job_ids()) == len(set(stage.job_ids())) == 10
 
     async def test_it_goes_on_portion_by_portion_to_the_end(self, stage: Stage) -> None:
         now = stage.clock.now()
         begin = now - (BATCH_SIZE + 500) * HOUR
-        await send(stage, put(rule=HOURLY), backfill(begin, now - HOUR, rate=1000), then=5)
-        assert len(set(job_ids(stage))) == BATCH_SIZE + 501
+        await stage.publish(put(rule=HOURLY), backfill(begin, now - HOUR, rate=1000), then=5)
+        assert len(set(stage.job_ids())) == BATCH_SIZE + 501
 
     async def test_jobs_come_at_the_rate(self, stage: Stage) -> None:
         now = stage.clock.now()
-        await send(stage, put(rule=HOURLY), backfill(now - 10 * HOUR, now - HOUR, rate=2), then=1.2)
-        assert len(job_ids(stage)) == 1 + 3
+        await stage.publish(put(rule=HOURLY), backfill(now - 10 * HOUR, now - HOUR, rate=2), then=1.2)
+        assert len(stage.job_ids()) == 1 + 3
         await stage.clock.advance(10)
-        assert len(job_ids(stage)) == 1 + 10
+        assert len(stage.job_ids()) == 1 + 10
 
     async def test_what_is_yet_to_come_is_left_to_the_clock(self, stage: Stage) -> None:
         now = stage.clock.now()
-        await send(stage, put(rule=HOURLY), then=1)
-        await send(stage, backfill(now - HOUR, now + 9 * HOUR), then=1)
-        assert await statuses(stage) == ["caught_up", "fired"]
+        await stage.publish(put(rule=HOURLY), then=1)
+        await stage.publish(backfill(now - HOUR, now + 9 * HOUR), then=1)
+        assert await stage.statuses() == ["caught_up", "fired"]
 
 
 class TestRefusals:
@@ -115,7 +114,7 @@ class TestRefusals:
     ) -> None:
         now = stage.clock.now()
         again = backfill(now - hours * HOUR, now, name, reply_to="history", **more)
-        await send(stage, put(rule=rule), again, then=0.5)
+        await stage.publish(put(rule=rule), again, then=0.5)
         assert expected in stage.answer("history", events.JobRejected).data.detail
 
     def test_a_span_that_ends_before_it_begins_is_no_request(self) -> None:
@@ -126,7 +125,6 @@ class TestRefusals:
 
 class TestPortions:
     def planned(self, hours: int) -> tuple[ScheduleRow, events.ScheduleBackfillRequestedData, list[datetime]]:
-        """A schedule, the request for so many hours of it, and their times."""
         now = at(1)
         spec = events.SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
         row = ScheduleRow(definition=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
@@ -154,8 +152,8 @@ class TestPutsFromLongAgo:
     async def test_ticks_since_then_are_accounted_for_a_day_and_no_more(self, stage: Stage) -> None:
         now = stage.clock.now()
         old = put(rule=HOURLY).model_copy(update={"time": now - timedelta(days=9000)})
-        await send(stage, old, then=2)
-        ticks = await tick_rows(stage)
+        await stage.publish(old, then=2)
+        ticks = await stage.tick_rows()
         assert ticks[0].nominal_at >= now - MAX_PUT_BACKLOG
         assert len(ticks) == MAX_PUT_BACKLOG // HOUR + 1
         assert (await stage.store.schedules())["tick"].put_at == old.time, "its time orders it among others"
@@ -172,5 +170,5 @@ class TestPutsFromLongAgo:
     async def test_a_single_tick_is_not_lost_however_late_its_put_arrives(self, stage: Stage) -> None:
         rule = OnceRule(after=HOUR)
         old = put(rule=rule).model_copy(update={"time": stage.clock.now() - timedelta(days=30)})
-        await send(stage, old, then=1)
-        assert await statuses(stage) == ["caught_up"]
+        await stage.publish(old, then=1)
+        assert await stage.statuses() == ["caught_up"]

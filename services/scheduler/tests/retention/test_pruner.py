@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.scheduler.tests.stage import Stage, put, send, tick_rows
+from services.scheduler.tests.stage import Stage, put
 from tests.conformance.test_schedules import tick
 from tests.store_rows import after, agent_row, died, parked_message, queued_job, running_job, succeeded
 from tests.store_rows import raised_incident as raised
@@ -23,6 +23,7 @@ from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.memory import MemoryStore
+from warrener_store.parked.rows import ParkedFilter
 
 DAY = timedelta(days=1)
 
@@ -49,7 +50,6 @@ class Scene:
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """Batches of one row, without pauses."""
     monkeypatch.setattr("warrener_scheduler.retention.pruner._PAUSE", 0.0)
     monkeypatch.setattr("warrener_scheduler.retention.pruner._LIMIT", 1)
     return Scene()
@@ -86,59 +86,51 @@ async def test_one_scheduler_prunes_in_an_interval_and_another_one_after_it(scen
     assert await scene.left() == set()
 
 
-async def test_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothing(
+async def test_12_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "export"
     (job_id,) = await scene.end(running_job(arguments={"path": "ä.csv"}), dead=True)
     await scene.store.park([parked_message("p", body=b"\xff")])
-    await scene.clock.advance(31 * 86_400.0)
-    folder.write_text("not a folder")
-    pruner = scene.pruner(scheduler_export_folder=folder)
-    with pytest.raises(OSError, match="export"):
-        await pruner.run_once()
-    assert await scene.left() == {job_id}
-    folder.unlink()
-    folder.mkdir()
-    day = f"{scene.clock.now():%Y-%m-%d}"
-    (folder / f"jobs-{day}.jsonl").write_bytes(b'{"torn')
+    ticks = [tick(seconds=second, wake_at=None, request=None) for second in range(3)]
+    await scene.store.add_ticks(ticks)
+    await scene.store.escalations.raise_incidents([raised("f1", str(number)) for number in range(3)])
+    await scene.clock.advance(100 * 86_400.0)
+    pruner = scene.pruner(scheduler_export_folder=tmp_path)
+    kinds = ("jobs", "occurrences", "parked", "ticks")
+    files = {kind: tmp_path / f"{kind}-{scene.clock.now():%Y-%m-%d}.jsonl" for kind in kinds}
+    for kind in kinds:
+        files[kind].mkdir()  # so that it cannot be written
+        with pytest.raises(OSError, match=kind):
+            await pruner.run_once()
+        files[kind].rmdir()
+        if kind == "jobs":
+            assert await scene.left() == {job_id}
+            files[kind].write_bytes(b'{"torn')
+        elif kind == "occurrences":
+            assert len(await scene.store.escalations.pending("f1", 1, 10)) == 3
+        elif kind == "parked":
+            assert len(await scene.store.parked_summaries(ParkedFilter(), 10)) == 1
+        else:
+            assert len(await scene.store.ticks_of("hourly")) == 3
     await pruner.run_once()
     assert await scene.left() == set()
-    torn, line = (folder / f"jobs-{day}.jsonl").read_bytes().splitlines()
+    assert await scene.store.ticks_of("hourly") == ticks[2:], "the newest stays"
+    assert await scene.store.escalations.pending("f1", 1, 10) == []
+    torn, line = files["jobs"].read_bytes().splitlines()
     assert torn == b'{"torn'
     exported = json.loads(line)
     assert (exported["job"]["job_id"], exported["job"]["arguments"]) == (str(job_id), {"path": "ä.csv"})
     assert exported["dead_letter"]["reason"] == "attempts used up"
     assert [attempt["outcome"] for attempt in exported["attempts"]] == ["failed"]
-    (parked,) = (folder / f"parked-{day}.jsonl").read_text().splitlines()
-    assert json.loads(parked)["parked_id"] == "p"
-
-
-async def test_12_ticks_and_occurrences_are_in_a_file_before_they_are_deleted(
-    scene: Scene, tmp_path: Path
-) -> None:
-    folder = tmp_path / "export"
-    ticks = [tick(seconds=second, wake_at=None, request=None) for second in range(3)]
-    await scene.store.add_ticks(ticks)
-    times = [raised("f1", str(number)) for number in range(3)]
-    await scene.store.escalations.raise_incidents(times)
-    await scene.clock.advance(100 * 86_400.0)
-    folder.write_text("not a folder")
-    pruner = scene.pruner(scheduler_export_folder=folder)
-    with pytest.raises(OSError, match="export"):
-        await pruner.run_once()
-    assert len(await scene.store.ticks_of("hourly")) == 3
-    assert len(await scene.store.escalations.pending("f1", 1, 10)) == 3
-    folder.unlink()
-    await pruner.run_once()
-    assert await scene.store.ticks_of("hourly") == ticks[2:], "the newest stays"
-    assert await scene.store.escalations.pending("f1", 1, 10) == []
-    day = f"{scene.clock.now():%Y-%m-%d}"
-    lines = [json.loads(line) for line in (folder / f"ticks-{day}.jsonl").read_text().splitlines()]
-    assert [line["job_id"] for line in lines] == [str(one.job_id) for one in ticks[:2]]
-    assert (lines[0]["schedule"], lines[0]["status"]) == ("hourly", "fired")
-    lines = [json.loads(line) for line in (folder / f"occurrences-{day}.jsonl").read_text().splitlines()]
-    assert [(line["fingerprint"], line["occurrence"]) for line in lines] == [("f1", str(n)) for n in range(3)]
+    occurrences, parked, deleted = (
+        [json.loads(line) for line in files[kind].read_text().splitlines()] for kind in kinds[1:]
+    )
+    assert [(one["fingerprint"], one["occurrence"]) for one in occurrences] == [
+        ("f1", str(number)) for number in range(3)
+    ]
+    assert [one["parked_id"] for one in parked] == ["p"]
+    assert [one["job_id"] for one in deleted] == [str(one.job_id) for one in ticks[:2]]
+    assert (deleted[0]["schedule"], deleted[0]["status"]) == ("hourly", "fired")
 
 
 async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene) -> None:
@@ -156,7 +148,7 @@ async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene)
 
 
 async def test_a_job_type_stays_while_an_agent_serves_its_queue_or_a_schedule_names_it(stage: Stage) -> None:
-    await send(stage, put(rule=IntervalRule(every=timedelta(days=365))))
+    await stage.publish(put(rule=IntervalRule(every=timedelta(days=365))))
     unused = replace((await stage.store.job_types())["flights.load"], name="unused", queue="gone")
     served = replace(unused, name="served", queue="special")
     await stage.store.put_job_types([unused, served])
@@ -229,13 +221,13 @@ async def test_5_more_than_one_portion_is_forgotten_in_portions(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warrener_scheduler.retention.pruner._MAX_TICK_BATCHES", 10)
-    await send(stage, put(rule=IntervalRule(every=timedelta(seconds=0.1))), then=80)
+    await stage.publish(put(rule=IntervalRule(every=timedelta(seconds=0.1))), then=80)
     tick_pruner = TickPruner(stage.store, stage.clock, keep=timedelta(seconds=1), newest=1)
     await tick_pruner.run_once()
-    left = len(await tick_rows(stage))
+    left = len(await stage.tick_rows())
     assert left > 100, "the rest is left to the next look"
     for _ in range(2):
         await tick_pruner.run_once()
-    remaining = await tick_rows(stage)
+    remaining = await stage.tick_rows()
     assert remaining
     assert min(tick.nominal_at for tick in remaining) >= stage.clock.now() - timedelta(seconds=1)

@@ -4,67 +4,64 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.scheduler.tests.stage import SECOND, START, Stage, at, job_ids, put, send, statuses, tick_rows
-from tests.store_rows import succeeded
+from services.scheduler.tests.stage import SECOND, START, Stage, at, changed, put
 
 from warrener_calendar.zones import database_version
 from warrener_contracts import topology
-from warrener_contracts.events import JobCancelRequested, JobRequested, ScheduleTicked, TickStatus
+from warrener_contracts.events import JobCancelRequested, ScheduleTicked, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule
 from warrener_contracts.schedule_words import MisfirePolicy
 from warrener_scheduler.decisions.ticks import BATCH_SIZE, DECISION_LEAD, decide_ticks, plan_first_tick
-from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
 
 class TestOnTime:
     async def test_each_tick_requests_one_job_whose_id_is_derived_from_it(self, stage: Stage) -> None:
         begun = stage.clock.now()
-        await send(stage, put(), then=3.2)
-        ticks = await tick_rows(stage)
+        await stage.publish(put(), then=3.2)
+        ticks = await stage.tick_rows()
         assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
-        assert job_ids(stage) == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
+        assert stage.job_ids() == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
         assert {tick.status for tick in ticks} == {TickStatus.FIRED}
         assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
         published = [(event.data.status, event.data.job_id) for event in stage.all_of(ScheduleTicked)]
-        assert published == [(TickStatus.FIRED, job_id) for job_id in job_ids(stage)]
+        assert published == [(TickStatus.FIRED, job_id) for job_id in stage.job_ids()]
 
     async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
-        await send(stage, put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=3600)
+        await stage.publish(put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=3600)
         await stage.clock.leap(28 * 3600)  # it looks every two seconds: 50,000 looks that find nothing
         await stage.clock.advance(3600 - 0.1)
-        assert await tick_rows(stage) == []
+        assert await stage.tick_rows() == []
         await stage.clock.advance(0.1)
-        assert await statuses(stage) == ["fired"]
+        assert await stage.statuses() == ["fired"]
         assert (await stage.store.schedules())["tick"].wake_at is None
 
     async def test_a_tick_is_decided_a_little_ahead_and_requested_when_it_is_due(self, stage: Stage) -> None:
         due = stage.clock.now() + timedelta(hours=1)
-        await send(stage, put(rule=OnceRule(at=due)), then=3600 - 0.01)
-        (tick,) = await tick_rows(stage)
+        await stage.publish(put(rule=OnceRule(at=due)), then=3600 - 0.01)
+        (tick,) = await stage.tick_rows()
         assert (tick.decided_at, tick.fired_at) == (due - DECISION_LEAD, None)
-        assert job_ids(stage) == []
+        assert stage.job_ids() == []
         await stage.clock.advance(0.01)
-        assert job_ids(stage) == [tick.job_id]
-        row = (await stage.store.jobs_by_id(job_ids(stage)))[job_ids(stage)[0]]
+        assert stage.job_ids() == [tick.job_id]
+        row = (await stage.store.jobs_by_id(stage.job_ids()))[stage.job_ids()[0]]
         assert row.requested_at == due
 
     async def test_nothing_is_decided_ahead_where_it_hangs_on_the_last_job(self, stage: Stage) -> None:
         due = stage.clock.now() + timedelta(hours=1)
-        await send(stage, put(rule=OnceRule(at=due), overlap="skip"), then=3600 - 0.01)
-        assert await tick_rows(stage) == []
+        await stage.publish(put(rule=OnceRule(at=due), overlap="skip"), then=3600 - 0.01)
+        assert await stage.tick_rows() == []
         await stage.clock.advance(0.01)
-        assert [tick.decided_at for tick in await tick_rows(stage)] == [due]
+        assert [tick.decided_at for tick in await stage.tick_rows()] == [due]
 
     async def test_jitter_is_respected(self, stage: Stage) -> None:
-        await send(stage, put(rule=IntervalRule(every=timedelta(minutes=1)), jitter=30), then=300)
-        ticks = [tick for tick in await tick_rows(stage) if tick.fired_at is not None]
+        await stage.publish(put(rule=IntervalRule(every=timedelta(minutes=1)), jitter=30), then=300)
+        ticks = [tick for tick in await stage.tick_rows() if tick.fired_at is not None]
         late = [(tick.due_at - tick.nominal_at).total_seconds() for tick in ticks]
         assert len(late) >= 4
         assert len(set(late)) == len(late)
@@ -73,83 +70,78 @@ class TestOnTime:
 
 
 class TestOverlap:
-    async def over(self, stage: Stage, job_id: UUID) -> None:
-        row: JobRow = (await stage.store.jobs_by_id([job_id]))[job_id]
-        await stage.store.save_jobs([succeeded(row)])
-
     async def test_skip(self, stage: Stage) -> None:
-        await send(stage, put(overlap="skip"), then=1.5)
-        await self.over(stage, job_ids(stage)[0])
+        await stage.publish(put(overlap="skip"), then=1.5)
+        await stage.end_job(stage.job_ids()[0])
         await stage.clock.advance(1)
-        assert await statuses(stage) == ["fired", "skipped", "fired"]
-        assert (await tick_rows(stage))[1].reason == "the job of an earlier tick is not over"
+        assert await stage.statuses() == ["fired", "skipped", "fired"]
+        assert (await stage.tick_rows())[1].reason == "the job of an earlier tick is not over"
 
     @pytest.mark.parametrize(("choices", "meanwhile"), [({"max_runs": 2}, 0), ({}, 2)])
     async def test_queue_one_skips_what_comes_while_one_waits(
         self, stage: Stage, choices: dict[str, Any], meanwhile: int
     ) -> None:
-        await send(stage, put(overlap="queue_one", **choices), then=3.5)
-        assert await statuses(stage) == ["fired", "waiting", *["skipped"] * meanwhile]
-        await self.over(stage, job_ids(stage)[0])
+        await stage.publish(put(overlap="queue_one", **choices), then=3.5)
+        assert await stage.statuses() == ["fired", "waiting", *["skipped"] * meanwhile]
+        await stage.end_job(stage.job_ids()[0])
         await stage.clock.advance(1.5)
-        assert (await statuses(stage))[:2] == ["fired", "fired"]
-        assert len(job_ids(stage)) == 2
+        assert (await stage.statuses())[:2] == ["fired", "fired"]
+        assert len(stage.job_ids()) == 2
 
     async def test_a_waiting_tick_is_fired_though_its_schedule_is_replaced_and_not_due_for_long(
         self, stage: Stage
     ) -> None:
-        await send(stage, put(overlap="queue_one"), then=1.5)
-        assert await statuses(stage) == ["fired", "waiting"]
+        await stage.publish(put(overlap="queue_one"), then=1.5)
+        assert await stage.statuses() == ["fired", "waiting"]
         yearly = put(overlap="queue_one", rule=CronRule(expression="@yearly"))
-        await send(stage, yearly.model_copy(update={"id": "put-again"}), then=1)
-        await self.over(stage, job_ids(stage)[0])
+        await stage.publish(yearly.model_copy(update={"id": "put-again"}), then=1)
+        await stage.end_job(stage.job_ids()[0])
         await stage.clock.advance(1.5)
-        assert await statuses(stage) == ["fired", "fired"]
+        assert await stage.statuses() == ["fired", "fired"]
 
     async def test_queue_all_fires_them_in_their_order(self, stage: Stage) -> None:
-        await send(stage, put(overlap="queue_all", max_runs=3), then=2.5)
-        assert await statuses(stage) == ["fired", "waiting", "waiting"]
+        await stage.publish(put(overlap="queue_all", max_runs=3), then=2.5)
+        assert await stage.statuses() == ["fired", "waiting", "waiting"]
         for count in (1, 2, 3):
-            assert len(job_ids(stage)) == count
-            await self.over(stage, job_ids(stage)[-1])
+            assert len(stage.job_ids()) == count
+            await stage.end_job(stage.job_ids()[-1])
             await stage.clock.advance(1.5)
-        assert job_ids(stage) == [tick.job_id for tick in await tick_rows(stage)]
+        assert stage.job_ids() == [tick.job_id for tick in await stage.tick_rows()]
 
     async def test_cancel_stops_the_running_one(self, stage: Stage) -> None:
-        await send(stage, put(overlap="cancel"), then=1.5)
-        assert [event.data.job_id for event in stage.all_of(JobCancelRequested)] == job_ids(stage)[:1]
-        assert await statuses(stage) == ["fired", "fired"]
+        await stage.publish(put(overlap="cancel"), then=1.5)
+        assert [event.data.job_id for event in stage.all_of(JobCancelRequested)] == stage.job_ids()[:1]
+        assert await stage.statuses() == ["fired", "fired"]
 
     async def test_a_job_that_was_rejected_does_not_block_for_ever(self, stage: Stage) -> None:
-        unknown = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
-        data = unknown.data.model_copy(update={"job_type": "unknown"})
-        await send(stage, unknown.model_copy(update={"data": data}), then=95)
-        assert (await statuses(stage))[:3] == ["fired"] * 3
+        rule = IntervalRule(every=timedelta(seconds=30))
+        await stage.publish(changed(put(overlap="skip", rule=rule), job_type="unknown"), then=95)
+        assert (await stage.statuses())[:3] == ["fired"] * 3
 
     async def test_skip_holds_while_requests_wait_for_minutes(self, stage: Stage) -> None:
         every = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
-        await send(stage, every, then=35)
-        await self.over(stage, job_ids(stage)[0])
+        await stage.publish(every, then=35)
+        await stage.end_job(stage.job_ids()[0])
         stage.broker.mute(topology.REQUESTS_QUEUE.name)
         await stage.clock.advance(600)
-        assert await statuses(stage) == ["fired", "fired", *["skipped"] * 19]
+        assert await stage.statuses() == ["fired", "fired", *["skipped"] * 19]
         stage.broker.mute(topology.REQUESTS_QUEUE.name, muted=False)
         await stage.clock.advance(1)
-        assert len(job_ids(stage)) == 2, "never two at once"
-        await self.over(stage, job_ids(stage)[1])
+        assert len(stage.job_ids()) == 2, "never two at once"
+        await stage.end_job(stage.job_ids()[1])
         await stage.clock.advance(30)
-        assert (await statuses(stage))[-1] == "fired"
+        assert (await stage.statuses())[-1] == "fired"
 
     async def test_what_was_lost_with_its_queue_does_not_block_for_ever(self, stage: Stage) -> None:
         every = put(overlap="skip", rule=IntervalRule(every=timedelta(minutes=10)))
-        await send(stage, every, then=605)
-        await self.over(stage, job_ids(stage)[0])
+        await stage.publish(every, then=605)
+        await stage.end_job(stage.job_ids()[0])
         stage.broker.mute(topology.REQUESTS_QUEUE.name)
         await stage.clock.advance(600)
         stage.broker.purge(topology.REQUESTS_QUEUE.name)
         stage.broker.mute(topology.REQUESTS_QUEUE.name, muted=False)
         await stage.clock.advance(3600)
-        assert await statuses(stage) == ["fired", "fired", *["skipped"] * 5, "fired"]
+        assert await stage.statuses() == ["fired", "fired", *["skipped"] * 5, "fired"]
 
 
 class TestFailure:
@@ -157,14 +149,14 @@ class TestFailure:
         row = scheduled(stage.clock.now(), name="gone", rule=CronRule(expression="* * * * *"))
         spec = row.definition.model_copy(update={"timezone": "Europe/Bermuda"})
         await stage.store.put_schedules([replace(row, definition=spec, wake_at=stage.clock.now())])
-        await send(stage, put(), then=3.5)
-        assert await statuses(stage) == ["fired"] * 4
-        assert await statuses(stage, "gone") == []
+        await stage.publish(put(), then=3.5)
+        assert await stage.statuses() == ["fired"] * 4
+        assert await stage.statuses("gone") == []
 
 
 async def test_the_trace_of_a_tick_names_its_schedule_and_its_nominal_time(stage: Stage) -> None:
-    await send(stage, put(rule=OnceRule(at=at(10))), then=11)
-    (tick,) = await tick_rows(stage)
+    await stage.publish(put(rule=OnceRule(at=at(10))), then=11)
+    (tick,) = await stage.tick_rows()
     (span,) = (span for span in stage.telemetry.spans() if span.name == "tick flights.load")
     attributes = dict(span.attributes or {})
     assert span.parent is None
@@ -289,10 +281,3 @@ def test_a_replaced_schedule_has_missed_nothing_before_that_when_it_is_replanned
     assert [tick.nominal_at for tick in step.ticks] == [row.put_at]
     later = decide_ticks(DueSchedule(replace(again, last_nominal_at=row.put_at)), at(3600 * 72 + 60), ZONES)
     assert later.ticks == ()
-
-
-def test_the_request_of_a_tick_is_the_same_as_anyones() -> None:
-    _, ticks = decided(scheduled(START), START)
-    assert ticks[0].request is not None
-    request_event = JobRequested.model_validate_json(ticks[0].request[1:-1])
-    assert request_event.id == str(ticks[0].job_id)

@@ -69,8 +69,6 @@ class JobOptions(IsolationOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class JobDefinition:
-    """One job type of an agent."""
-
     declaration: JobTypeDeclaration
     handler: Handler
     signature: Signature

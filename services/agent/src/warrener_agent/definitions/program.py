@@ -18,17 +18,8 @@ from pydantic_core import to_json
 
 from warrener_agent.definitions.signature import Handler, Signature, refuse_unreadable_types
 from warrener_agent.failures import JobDefinitionError
+from warrener_contracts import templates
 from warrener_contracts.fields import parse_duration
-from warrener_contracts.templates import (
-    Placeholder,
-    TemplateError,
-    TemplateNames,
-    find_mistakes,
-    placeholders_in,
-    render,
-    split_text,
-    to_text,
-)
 
 _PLAIN = (str, int, float, Decimal, PurePath, UUID, date, time, datetime)
 _MANY = (list, tuple, set, frozenset)
@@ -44,8 +35,6 @@ class BadArgument(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProgramCall:
-    """One call of a program."""
-
     argv: tuple[str, ...]
     variables: Mapping[str, str]
     cwd: str | None
@@ -88,7 +77,7 @@ class Program:
     def __post_init__(self) -> None:
         if isinstance(self.argv, str) or not self.argv:
             raise ValueError(f"expected the program and its arguments as a list, got {self.argv!r}")
-        if any(placeholders_in(self.argv[0])):
+        if any(templates.placeholders_in(self.argv[0])):
             raise ValueError(f"expected one program, got a template: {self.argv[0]}")
         for delay in self.retry_after.values():
             parse_duration(delay)
@@ -122,9 +111,9 @@ class Program:
         may_be_option = True
         for template in self.argv:
             may_be_option = may_be_option and template != _END_OF_OPTIONS
-            parts = split_text(template)
-            begins_with_value = bool(parts) and isinstance(parts[0], Placeholder)
-            if len(parts) == 1 and isinstance(parts[0], Placeholder):
+            parts = templates.split_text(template)
+            begins_with_value = bool(parts) and isinstance(parts[0], templates.Placeholder)
+            if len(parts) == 1 and isinstance(parts[0], templates.Placeholder):
                 name, values = parts[0].name, _spread(arguments[parts[0].name])
                 filled = [_fill(template, {name: value}) for value in values]
             else:
@@ -141,11 +130,11 @@ class Program:
 
 
 def _fill(template: str, arguments: Mapping[str, Any]) -> str:
-    for placeholder in placeholders_in(template):
+    for placeholder in templates.placeholders_in(template):
         _check_value(placeholder.name, arguments[placeholder.name])
     try:
-        text = to_text(render(template, arguments))
-    except TemplateError as error:
+        text = templates.to_text(templates.render(template, arguments))
+    except templates.TemplateError as error:
         raise BadArgument(str(error)) from None
     if "\0" in text:
         raise BadArgument(f"expected a text without NUL characters in {template[:80]!r}")
@@ -197,8 +186,10 @@ def _signature(name: str, arguments: type[BaseModel], result: Any) -> Signature:
 def _check(name: str, program: Program, signature: Signature) -> None:
     fields = signature.arguments.model_fields
     times = tuple(name for name, one in fields.items() if _may_be_time(one.annotation))
-    known = TemplateNames(tuple(signature.names), times=times)
-    mistakes = [mistake for template in program.templates for mistake in find_mistakes(template, known)]
+    known = templates.TemplateNames(tuple(signature.names), times=times)
+    mistakes = [
+        mistake for template in program.templates for mistake in templates.find_mistakes(template, known)
+    ]
     if mistakes:
         raise JobDefinitionError(f"{name}: {'; '.join(mistakes)}; declare each name in `arguments`")
 

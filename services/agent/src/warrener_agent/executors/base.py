@@ -9,16 +9,10 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json
 
 from warrener_agent.context import AttemptFacts, HandlerPort, JobContext
-from warrener_agent.decisions.errors import (
-    HandlerRaised,
-    HandlerResult,
-    HandlerReturned,
-    describe_error,
-    permanent_failure,
-)
+from warrener_agent.decisions import errors
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.failures import OUTCOME_EXCEPTIONS
-from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
+from warrener_agent.log_buffer import NO_LOG, LogBuffer
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 from warrener_contracts.topology import MAX_BODY
@@ -30,14 +24,12 @@ class HandlerCall(NamedTuple):
     definition: JobDefinition
     facts: AttemptFacts
     port: HandlerPort
-    log: AttemptLogSink = NO_LOG
+    log: LogBuffer = NO_LOG
 
 
 class Execution(Protocol):
-    """A running handler."""
-
     @property
-    def done(self) -> asyncio.Future[HandlerResult]:
+    def done(self) -> asyncio.Future[errors.HandlerResult]:
         """The handler's result. Never raises what the handler raised. Do not cancel it."""
         ...
 
@@ -52,8 +44,6 @@ class Execution(Protocol):
 
 
 class Executor(ABC):
-    """Runs handlers."""
-
     @abstractmethod
     def begin(self, handler_call: HandlerCall) -> Execution:
         """Begin to run a handler."""
@@ -63,10 +53,10 @@ class Executor(ABC):
         return
 
 
-async def call(handler_call: HandlerCall) -> HandlerResult:
+async def call(handler_call: HandlerCall) -> errors.HandlerResult:
     """Run an `async def` handler in this event loop. Raises CancelledError if the caller is cancelled."""
     given, definition = bind_arguments(handler_call), handler_call.definition
-    if isinstance(given, HandlerRaised):
+    if isinstance(given, errors.HandlerRaised):
         return given
     try:
         value = await definition.handler(**given)
@@ -74,48 +64,48 @@ async def call(handler_call: HandlerCall) -> HandlerResult:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        return describe_error(error, definition.declaration.policy)
+        return errors.describe_error(error, definition.declaration.policy)
     return _to_result(definition, value)
 
 
-def call_blocking(handler_call: HandlerCall) -> HandlerResult:
+def call_blocking(handler_call: HandlerCall) -> errors.HandlerResult:
     """Run any handler in this thread."""
     definition = handler_call.definition
     if inspect.iscoroutinefunction(definition.handler):
         return asyncio.run(call(handler_call))
     given = bind_arguments(handler_call)
-    if isinstance(given, HandlerRaised):
+    if isinstance(given, errors.HandlerRaised):
         return given
     try:
         value = definition.handler(**given)
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure, not the agent's end
-        return describe_error(error, definition.declaration.policy)
+        return errors.describe_error(error, definition.declaration.policy)
     return _to_result(definition, value)
 
 
-def bind_arguments(handler_call: HandlerCall) -> dict[str, Any] | HandlerRaised:
+def bind_arguments(handler_call: HandlerCall) -> dict[str, Any] | errors.HandlerRaised:
     """Return the keyword arguments of the call, or why the handler cannot be called."""
     definition, facts, handler_port, _ = handler_call
     try:
         given = definition.signature.read(facts.dispatch.arguments)
     except ValidationError as error:
-        return permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {_lines(error)}")
+        return errors.permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {_lines(error)}")
     except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
-        return describe_error(error, definition.declaration.policy)
+        return errors.describe_error(error, definition.declaration.policy)
     if definition.signature.context is not None:
         given[definition.signature.context] = JobContext(facts, handler_port)
     return given
 
 
-def _to_result(definition: JobDefinition, value: Any) -> HandlerResult:
+def _to_result(definition: JobDefinition, value: Any) -> errors.HandlerResult:
     return (
-        describe_error(value, definition.declaration.policy)
+        errors.describe_error(value, definition.declaration.policy)
         if isinstance(value, OUTCOME_EXCEPTIONS)
         else encode_result(definition, value)
     )
 
 
-def encode_result(definition: JobDefinition, value: Any) -> HandlerResult:
+def encode_result(definition: JobDefinition, value: Any) -> errors.HandlerResult:
     """Encode a returned value as JSON, or describe why it cannot be sent."""
     try:
         # Written once: this text is recorded and published, and nothing behind this point can refuse it.
@@ -123,22 +113,22 @@ def encode_result(definition: JobDefinition, value: Any) -> HandlerResult:
         if may_be_unsafe(text) and (finding := find_unsafe_value(from_json(text))):
             return _unportable(definition, finding)
     except ValidationError as error:
-        return permanent_failure(
+        return errors.permanent_failure(
             ErrorKind.BAD_RESULT, f"{definition.name} returned what it did not declare: {_lines(error)}"
         )
     except (PydanticSerializationError, ValueError, TypeError) as error:
         if finding := _find_unportable(definition, value):
             return _unportable(definition, finding)
-        return permanent_failure(
+        return errors.permanent_failure(
             ErrorKind.BAD_RESULT, f"{definition.name} returned what cannot be sent as JSON: {error}"
         )
     if len(text) > MAX_BODY:
-        return permanent_failure(
+        return errors.permanent_failure(
             ErrorKind.BAD_RESULT,
             f"expected a result of at most {MAX_BODY} bytes of {definition.name}, got {len(text)}: "
             "put the data elsewhere and return its URL",
         )
-    return HandlerReturned(text.decode())
+    return errors.HandlerReturned(text.decode())
 
 
 def _find_unportable(definition: JobDefinition, value: Any) -> str | None:
@@ -149,12 +139,12 @@ def _find_unportable(definition: JobDefinition, value: Any) -> str | None:
         return None
 
 
-def _unportable(definition: JobDefinition, finding: str) -> HandlerRaised:
-    return permanent_failure(
+def _unportable(definition: JobDefinition, finding: str) -> errors.HandlerRaised:
+    return errors.permanent_failure(
         ErrorKind.BAD_RESULT, f"{definition.name} returned what not everybody can keep: {finding}"
     )
 
 
 def _lines(error: ValidationError) -> str:
-    errors = error.errors(include_url=False)
-    return "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in errors[:10])
+    found = error.errors(include_url=False)
+    return "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found[:10])

@@ -109,7 +109,6 @@ class Throttle:
         self._timer: threading.Timer | None = None
 
     def put(self, value: Any) -> None:
-        """Pass on `value`, or a later one."""
         with self._lock:
             self._latest = value
             wait = self._next - monotonic()
@@ -190,7 +189,6 @@ class ChannelHandlerPort:
 
 
 def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
-    """Find the handler, and run it within its limits."""
     try:
         with sandbox.apply_limits(**assignment["limits"]), _continued_trace(assignment["trace"]):
             return _perform(assignment, channel)

@@ -20,7 +20,7 @@ from warrener_agent.executors.flight_record import CapturedOutput, command_lines
 from warrener_agent.executors.frames import trace_variables
 from warrener_agent.executors.limits import kernel_limits
 from warrener_agent.executors.sandbox import rlimit_cpu
-from warrener_agent.log_buffer import AttemptLogSink
+from warrener_agent.log_buffer import LogBuffer
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.topology import MAX_BODY
 
@@ -36,8 +36,6 @@ class CommandExecutor(Executor):
 
 
 class CommandExecution(isolated.IsolatedExecution["ProgramProcess"]):
-    """One run of a program."""
-
     async def _run(self) -> errors.HandlerResult:
         given = bind_arguments(self._call)
         if isinstance(given, errors.HandlerRaised):
@@ -121,7 +119,7 @@ class ProgramProcess(isolated.IsolatedProcess):
 
     @classmethod
     async def start(
-        cls, call: ProgramCall, isolation: Isolation, variables: Mapping[str, str], log: AttemptLogSink
+        cls, call: ProgramCall, isolation: Isolation, variables: Mapping[str, str], log: LogBuffer
     ) -> Self:
         """Start a program. Raises UserUnavailable if it cannot run as its user."""
         settings = isolation.process_settings
@@ -132,7 +130,7 @@ class ProgramProcess(isolated.IsolatedProcess):
                 folder = tempfile.TemporaryDirectory(prefix="warrener-", ignore_cleanup_errors=True)
                 cwd = opened.enter_context(folder)
                 if user is not None:
-                    os.chown(cwd, user.uid, user.gid)
+                    os.chown(cwd, user.pw_uid, user.pw_gid)
             out, err = (
                 CapturedOutput(capacity=MAX_BODY, keep_first=True),
                 CapturedOutput(forward_to=isolated.STDERR),
@@ -148,7 +146,7 @@ class ProgramProcess(isolated.IsolatedProcess):
                     "argv": list(call.argv),
                     "cwd": cwd,
                     "umask": settings.umask,
-                    "user": None if user is None else (user.uid, user.gid),
+                    "user": None if user is None else (user.pw_uid, user.pw_gid),
                     "limits": _limits(isolation.limits),
                     "control": control,
                 }
@@ -169,7 +167,6 @@ class ProgramProcess(isolated.IsolatedProcess):
 
     @property
     def stdout(self) -> bytes:
-        """The program's standard output."""
         self._out.drain()
         return self._out.content
 
@@ -178,7 +175,6 @@ class ProgramProcess(isolated.IsolatedProcess):
         return [pid for pid in super().members() if pid != self.pid]
 
     async def ended(self) -> errors.ProgramEnd:
-        """Wait for the end of the program."""
         failed: str | None = None
         while line := await self._read_line():
             message = json.loads(line)

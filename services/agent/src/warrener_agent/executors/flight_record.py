@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from warrener_agent.executors.process_tree import open_files, usage
 from warrener_agent.ledger.port import Claim
-from warrener_agent.log_buffer import AttemptLogSink, attempt_fields, render_line, render_output
+from warrener_agent.log_buffer import LogBuffer, attempt_fields, render_line, render_output
 from warrener_contracts.events import AttemptDispatchedData, FlightRecord
 from warrener_runtime import log_scopes
 from warrener_runtime.log_scopes import LoggedLine
@@ -69,7 +69,6 @@ class CapturedOutput:
             os.close(self.writing)
 
     def clear(self) -> None:
-        """Forget the output so far."""
         self.drain()
         self._pieces.clear()
         self._size = 0
@@ -166,7 +165,7 @@ class LogCapture:
 
     __slots__ = ("_dispatch", "_lines", "_log")
 
-    def __init__(self, dispatch: AttemptDispatchedData, log: AttemptLogSink) -> None:
+    def __init__(self, dispatch: AttemptDispatchedData, log: LogBuffer) -> None:
         self._dispatch, self._log = dispatch, log
         self._lines: deque[LoggedLine] | None = None
 
@@ -190,7 +189,7 @@ class LogCapture:
         return "\n".join(map(render_line, self._lines))[-LOG_BYTES:] if self._lines else None
 
 
-def start_log_capture(dispatch: AttemptDispatchedData, log: AttemptLogSink) -> LogCapture:
+def start_log_capture(dispatch: AttemptDispatchedData, log: LogBuffer) -> LogCapture:
     """Start the capture in this context: the attempt's tasks and threads must be started from it."""
     log_capture = LogCapture(dispatch, log)
     log_scopes.current_scope.set(log_capture)
@@ -233,7 +232,6 @@ def with_progress(
 
 
 def _masked(text: str | None) -> str | None:
-    """Hide the passwords of URLs."""
     return mask(text) if text else None
 
 
@@ -276,7 +274,6 @@ class Stacks:
 
 
 def thread_stack(ident: int) -> str:
-    """Return the stack of a thread of this process."""
     name = next((one.name for one in threading.enumerate() if one.ident == ident), ident)
     frame = _frames().get(ident)
     where = "it has ended\n" if frame is None else "".join(traceback.format_stack(frame))

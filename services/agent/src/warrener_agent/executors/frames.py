@@ -42,7 +42,6 @@ def pack(frame: Frame) -> bytes:
 
 
 def unpack(body: bytes) -> Frame:
-    """Decode a frame."""
     frame: Frame = json.loads(body, object_hook=_untagged)
     return frame
 

@@ -47,22 +47,7 @@ class UserUnavailable(Exception):
     """The job type's user cannot be used here; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class SystemUser:
-    """An entry of the machine's users."""
-
-    name: str
-    uid: int
-    gid: int
-    home: str
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables that a login would set."""
-        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
-
-
-def resolve_user(name: str | None) -> SystemUser | None:
+def resolve_user(name: str | None) -> pwd.struct_passwd | None:
     """Return the user called `name`; None for none, or for the agent's own.
 
     Raises UserUnavailable: to go on as the agent's user would give the handler more rights than declared.
@@ -80,7 +65,7 @@ def resolve_user(name: str | None) -> SystemUser | None:
             f"expected to be root to run as {name}, the agent runs as user {os.geteuid()}: start the agent "
             f"as root or as {name}, or leave `user` out"
         )
-    return SystemUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+    return entry
 
 
 def filter_environment(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
@@ -97,9 +82,11 @@ def filter_environment(environment: Mapping[str, str], named: Collection[str]) -
     }
 
 
-def process_environment(settings: ProcessSettings, user: SystemUser | None) -> dict[str, str]:
-    """Return the variables of the agent that a process with these settings gets, and those of its user."""
-    return filter_environment(os.environ, settings.environment) | (user.environment if user else {})
+def process_environment(settings: ProcessSettings, user: pwd.struct_passwd | None) -> dict[str, str]:
+    """Return the variables of the agent that a process with these settings gets, and those that a login of
+    its user would set."""
+    login = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
+    return filter_environment(os.environ, settings.environment) | login
 
 
 # -- the crashes of a job type -------------------------------------------------------------------------
@@ -255,7 +242,6 @@ class IsolatedProcess(ABC):
         return self._count_oom_kills() > self._oom_kills
 
     def members(self) -> list[int]:
-        """The process and its descendants."""
         return (self._group.members() if self._group else []) or tree(self.pid)
 
     @abstractmethod
@@ -263,7 +249,6 @@ class IsolatedProcess(ABC):
         """Return the flight record of the running process, even a stuck one, within half a second."""
 
     async def kill(self) -> None:
-        """Kill the process and its descendants."""
         if self._group is not None:
             self._group.kill()
         kill_tree(self.pid)

@@ -73,7 +73,6 @@ class Cgroup:
         folder.mkdir()
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits of all members together."""
         self._write("memory.max", limits.memory_bytes)
         self._write("memory.swap.max", None if limits.memory_bytes is None else 0)
         self._write("memory.oom.group", 1)
@@ -86,37 +85,26 @@ class Cgroup:
             (self._folder / "cgroup.procs").write_text(str(pid))
 
     def members(self) -> list[int]:
-        """Return the processes of the group."""
         with suppress(OSError):
             return [int(pid) for pid in (self._folder / "cgroup.procs").read_text().split()]
         return []
 
     def oom_kills(self) -> int:
         """Return how often the kernel has killed in the group for lack of memory."""
-        with suppress(OSError):
-            for line in (self._folder / "memory.events").read_text().splitlines():
-                name, _, number = line.partition(" ")
-                if name == "oom_kill":
-                    return int(number)
-        return 0
+        return _read_oom_kills(self._folder / "memory.events")
 
     def kill(self) -> None:
-        """Kill all members at once."""
         with suppress(OSError):
             (self._folder / "cgroup.kill").write_text("1")
 
     def remove(self) -> None:
         """Remove the group once it is empty. Blocks for a moment."""
         until = time.monotonic() + _REMOVAL_TIMEOUT
-        while time.monotonic() < until:
+        while self._folder.exists() and time.monotonic() < until:
             try:
                 self._folder.rmdir()
-            except FileNotFoundError:
-                return
             except OSError:
                 time.sleep(0.01)
-            else:
-                return
 
     def _write(self, name: str, value: int | None) -> None:
         file = self._folder / name
@@ -132,10 +120,15 @@ def new_group() -> Cgroup | None:
 
 def kernel_oom_kills() -> int:
     """Return how often the kernel has killed for lack of memory, anywhere on this machine."""
+    return _read_oom_kills(Path("/proc/vmstat"))
+
+
+def _read_oom_kills(counters: Path) -> int:
     with suppress(OSError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
+        for line in counters.read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill":
+                return int(number)
     return 0
 
 

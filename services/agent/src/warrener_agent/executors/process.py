@@ -20,7 +20,7 @@ from warrener_agent.executors.flight_record import SIGNAL, CapturedOutput, recor
 from warrener_agent.executors.frames import HEADER, Frame, pack, trace_variables, unpack
 from warrener_agent.executors.limits import kernel_limits
 from warrener_agent.failures import HandlerSignal
-from warrener_agent.log_buffer import AttemptLogSink
+from warrener_agent.log_buffer import LogBuffer
 from warrener_contracts.events import ErrorInfo, FlightRecord
 from warrener_runtime.logs import get_logger
 
@@ -177,7 +177,6 @@ class ChildPool:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Close all children, and wait until they are gone."""
         replacing = set(self._replacing.values())
         for task in replacing:
             task.cancel()
@@ -216,7 +215,7 @@ class ChildProcess(isolated.IsolatedProcess):
     async def start(cls, process_settings: ProcessSettings) -> Self:
         """Start a child. Raises UserUnavailable if it cannot run as its user."""
         user = isolated.resolve_user(process_settings.user)
-        identity = json.dumps({"umask": process_settings.umask, "user": user and [user.uid, user.gid]})
+        identity = json.dumps({"umask": process_settings.umask, "user": user and [user.pw_uid, user.pw_gid]})
         output = CapturedOutput(forward_to=isolated.STDERR)
         stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         module, file = ("-m", "warrener_agent.executors.child"), str(stacks.fileno())
@@ -238,7 +237,7 @@ class ChildProcess(isolated.IsolatedProcess):
         return self._process.returncode is None and not self._reader.at_eof()
 
     async def run(
-        self, assignment: Frame, limits: Limits, handler_port: HandlerPort, log: AttemptLogSink
+        self, assignment: Frame, limits: Limits, handler_port: HandlerPort, log: LogBuffer
     ) -> errors.HandlerResult:
         """Let the child run one handler, and answer the handler's calls. Raises ChildDied, with nothing left
         of the child."""
@@ -280,7 +279,6 @@ class ChildProcess(isolated.IsolatedProcess):
             self._output.listener = None
 
     def record(self) -> FlightRecord:
-        """Return the flight record of a dead child."""
         return record_processes(self._output, (), self._written())
 
     async def capture(self) -> FlightRecord:

@@ -35,7 +35,6 @@ class LaunchRequest(TypedDict):
 
 
 def main() -> NoReturn:
-    """Carry out the request."""
     request: LaunchRequest = json.loads(sys.argv[1])
     os.set_inheritable(request["control"], False)  # noqa: FBT003 - it takes no name
     adopt_orphans()
@@ -96,7 +95,6 @@ def _start(request: LaunchRequest) -> int:
 
 
 def _exec_program(request: LaunchRequest) -> None:
-    """Become the program."""
     os.setpgid(0, 0)  # a signal to its own group must not reach the supervisor
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):

@@ -4,42 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from warrener_agent.ledger.port import (
-    ChildJobRequest,
-    Claim,
-    ClaimResult,
-    ClaimStatus,
-    Completion,
-    DeletedRows,
-    Failure,
-    Ledger,
-    LedgerError,
-    LedgerUnavailable,
-    OpenTransaction,
-    Renewal,
-    SavedCheckpoint,
-    Transaction,
-)
+from warrener_agent.ledger.port import Ledger
 from warrener_contracts.postgres_address import parse_url, postgres_address
-
-__all__ = [
-    "ChildJobRequest",
-    "Claim",
-    "ClaimResult",
-    "ClaimStatus",
-    "Completion",
-    "DeletedRows",
-    "Failure",
-    "Ledger",
-    "LedgerError",
-    "LedgerUnavailable",
-    "OpenTransaction",
-    "Renewal",
-    "SavedCheckpoint",
-    "Transaction",
-    "connected_ledger",
-    "open_ledger",
-]
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")

@@ -11,25 +11,12 @@ from uuid import UUID
 
 import asyncpg
 
-from warrener_agent.ledger import port, postgres_sessions, statements
-from warrener_agent.ledger.rows import (
-    GRANTED,
-    Found,
-    claim_results,
-    decode_checkpoint,
-    decode_child_jobs,
-    decode_failure,
-    encode_child_jobs,
-    encode_failure,
-    highest_attempts,
-    sort_by_job,
-)
+from warrener_agent.ledger import port, postgres_sessions, rows, statements
 from warrener_contracts.postgres_address import PostgresAddress
 from warrener_contracts.postgres_limits import RESPONSE_TIMEOUT
 from warrener_contracts.postgres_sessions import CANNOT_WRITE
 
 V = TypeVar("V")
-B = TypeVar("B", port.Claim, port.Completion, port.Failure, port.SavedCheckpoint)
 
 if TYPE_CHECKING:
     from warrener_agent.ledger.postgres_sessions import Connection, Pool
@@ -110,18 +97,18 @@ class PostgresLedger:
     async def claim(
         self, claims: Sequence[port.Claim], *, agent_id: str, lease: timedelta
     ) -> list[port.ClaimResult]:
-        wanted = highest_attempts(claims)
+        wanted = rows.highest_attempts(claims)
         with postgres_sessions.translate_outages():
             claimed_rows, locked = await self._rows.run(
                 wanted, lambda free: self._fetch(_SQL["claim"], *_pairs(free), agent_id, lease)
             )
             if len(claimed_rows) == len(claims) and not any(row["checkpoint"] for row in claimed_rows):
-                return [GRANTED] * len(claims)  # all of them, as most often
-            granted = {port.Claim(*row[:2]): decode_checkpoint(*row) for row in claimed_rows}
+                return [rows.GRANTED] * len(claims)  # all of them, as most often
+            granted = {port.Claim(*row[:2]): rows.decode_checkpoint(*row) for row in claimed_rows}
             refused = [claim.job_id for claim in wanted if claim not in granted]
-            rows = await self._fetch(_SQL["look"], refused) if refused else []
-        found = {row["job_id"]: _found(row) for row in rows}
-        return claim_results(claims, granted, found, locked=locked)
+            refusals = await self._fetch(_SQL["look"], refused) if refused else []
+        found = {row["job_id"]: _found(row) for row in refusals}
+        return rows.claim_results(claims, granted, found, locked=locked)
 
     async def renew(
         self, claims: Sequence[port.Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
@@ -137,13 +124,13 @@ class PostgresLedger:
         statement = _SQL["renew_even_awaited"] if even_awaited else _SQL["renew"]
         try:
             with postgres_sessions.translate_outages():
-                rows, locked = await self._rows.run(
+                renewed, locked = await self._rows.run(
                     claims,
                     lambda free: postgres_sessions.fetch(pool, statement, *_pairs(free), agent_id, lease),
                 )
         finally:
             self._renewing -= 1
-        return port.Renewal({row["job_id"] for row in rows}, locked)
+        return port.Renewal({row["job_id"] for row in renewed}, locked)
 
     async def complete(self, completions: Sequence[port.Completion], *, agent_id: str) -> set[UUID]:
         def record(free: Sequence[port.Completion]) -> Awaitable[list[asyncpg.Record]]:
@@ -151,13 +138,13 @@ class PostgresLedger:
                 [one.job_id for one in free],
                 _once([one.attempt for one in free]),
                 _once([one.result_text for one in free]),
-                _once([encode_child_jobs(one.child_jobs) for one in free]),
+                _once([rows.encode_child_jobs(one.child_jobs) for one in free]),
                 [one.started_at for one in free],
                 [one.finished_at for one in free],
             )
             return self._fetch(_SQL["complete"], *values, agent_id)
 
-        return await self._change(sort_by_job(completions), record)
+        return await self._change(rows.sort_by_job(completions), record)
 
     async def fail(self, failures: Sequence[port.Failure], *, agent_id: str) -> set[UUID]:
         return await self._fail("fail", failures, agent_id)
@@ -167,16 +154,17 @@ class PostgresLedger:
 
     async def _fail(self, statement: str, failures: Sequence[port.Failure], *more: str) -> set[UUID]:
         def record(free: Sequence[port.Failure]) -> Awaitable[list[asyncpg.Record]]:
-            rows = ((one.job_id, one.attempt, encode_failure(one), one.finished_at) for one in free)
-            return self._fetch(_SQL[statement], *_columns(rows), *more)
+            values = ((one.job_id, one.attempt, rows.encode_failure(one), one.finished_at) for one in free)
+            return self._fetch(_SQL[statement], *_columns(values), *more)
 
-        return await self._change(sort_by_job(failures), record)
+        return await self._change(rows.sort_by_job(failures), record)
 
     async def save_checkpoints(
         self, checkpoints: Sequence[port.SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
         return await self._change(
-            sort_by_job(checkpoints), lambda free: self._fetch(_SQL["save"], *_columns(free), agent_id, now)
+            rows.sort_by_job(checkpoints),
+            lambda free: self._fetch(_SQL["save"], *_columns(free), agent_id, now),
         )
 
     async def release(self, claims: Sequence[port.Claim], *, agent_id: str) -> None:
@@ -214,12 +202,12 @@ class PostgresLedger:
         return port.DeletedRows(row["rows"], row["completions"], row["after"])
 
     async def _change(
-        self, batch: Sequence[B], work: Callable[[Sequence[B]], Awaitable[list[asyncpg.Record]]]
+        self, batch: Sequence[rows.R], work: Callable[[Sequence[rows.R]], Awaitable[list[asyncpg.Record]]]
     ) -> set[UUID]:
         """Return the jobs that were changed."""
         with postgres_sessions.translate_outages():
-            rows, _ = await self._rows.run(batch, work)
-        return {row["job_id"] for row in rows}
+            changed, _ = await self._rows.run(batch, work)
+        return {row["job_id"] for row in changed}
 
     async def _fetch(self, statement: str, *values: Any) -> "list[asyncpg.Record]":
         return await postgres_sessions.fetch(self._pool(), statement, *values)
@@ -246,12 +234,12 @@ async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Reco
 
 
 def _pairs(claims: Sequence[port.Claim]) -> tuple[list[UUID], list[int]]:
-    ordered = sort_by_job(claims)
+    ordered = rows.sort_by_job(claims)
     return [claim.job_id for claim in ordered], _once([claim.attempt for claim in ordered])
 
 
-def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+def _columns(table: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*table, strict=True)]
 
 
 def _once(column: list[V]) -> list[V]:
@@ -259,19 +247,19 @@ def _once(column: list[V]) -> list[V]:
     return column[:1] if column and column.count(column[0]) == len(column) else column
 
 
-def _found(row: "asyncpg.Record") -> Found:
+def _found(row: "asyncpg.Record") -> rows.Found:
     completion = None
     if row["finished_at"] is not None:
         completion = port.Completion(
             row["job_id"],
             row["attempt"],
             row["result"],
-            decode_child_jobs(row["child_jobs"]),
+            rows.decode_child_jobs(row["child_jobs"]),
             row["started_at"],
             row["finished_at"],
         )
-    failure = decode_failure(port.Claim(row["job_id"], row["attempt"]), row["failure"])
-    return Found(row["attempt"], row["cancelled_at"] is not None, completion, failure)
+    failure = rows.decode_failure(port.Claim(row["job_id"], row["attempt"]), row["failure"])
+    return rows.Found(row["attempt"], row["cancelled_at"] is not None, completion, failure)
 
 
 class PostgresTransaction(statements.SerialTransaction):
@@ -311,7 +299,7 @@ class PostgresTransaction(statements.SerialTransaction):
                 attempt=int(self._claim.attempt),
                 agent_id=_literal(self._agent_id),
                 result=_literal(completion.result_text),
-                child_jobs=_literal(encode_child_jobs(completion.child_jobs)),
+                child_jobs=_literal(rows.encode_child_jobs(completion.child_jobs)),
                 started_at=_literal(completion.started_at),
                 finished_at=_literal(completion.finished_at),
                 clean_up=connection.get_reset_query(),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger import port
@@ -15,12 +15,7 @@ from warrener_agent.ledger import port
 GRANTED = port.ClaimResult(port.ClaimStatus.GRANTED)
 
 
-class _JobRow(Protocol):
-    @property
-    def job_id(self) -> UUID: ...
-
-
-R = TypeVar("R", bound=_JobRow)
+R = TypeVar("R", port.Claim, port.Completion, port.Failure, port.SavedCheckpoint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger import port, sqlite_files
-from warrener_agent.ledger.rows import (
-    Found,
-    claim_results,
-    decode_checkpoint,
-    decode_child_jobs,
-    decode_failure,
-    encode_failure,
-    highest_attempts,
-)
+from warrener_agent.ledger import port, rows, sqlite_files
 from warrener_agent.ledger.statements import ledger_statements
 
 R = TypeVar("R")
@@ -90,25 +81,24 @@ class SqliteLedger:
     def _claim(
         self, files: sqlite_files.LedgerFiles, claims: Sequence[port.Claim], agent_id: str, lease: timedelta
     ) -> list[port.ClaimResult]:
-        wanted = highest_attempts(claims)
+        wanted = rows.highest_attempts(claims)
         found = {
-            job_id: Found(completion.attempt, cancelled=False, completion=completion)
+            job_id: rows.Found(completion.attempt, cancelled=False, completion=completion)
             for job_id, completion in read_completions(files, (one.job_id for one in wanted)).items()
         }
         open_claims = [claim for claim in wanted if claim.job_id not in found] if found else wanted
         values = self._values(agent_id, lease) | {"batch": _pairs(open_claims)}
         granted = {
-            port.Claim(job_id := UUID(job), attempt): decode_checkpoint(job_id, attempt, checkpoint)
+            port.Claim(job_id := UUID(job), attempt): rows.decode_checkpoint(job_id, attempt, checkpoint)
             for job, attempt, following, checkpoint in files.claims.execute(_SQL["claim"], values).fetchall()
             if following is None
         }
         refused = [claim.job_id for claim in open_claims if claim not in granted]
         if refused:
-            rows = files.claims.execute(_SQL["held"], (_ids(refused),)).fetchall()
-            for job, attempt, cancelled, failure in rows:
-                ended = decode_failure(port.Claim(UUID(job), attempt), failure)
-                found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
-        return claim_results(claims, granted, found)
+            for job, attempt, cancelled, failure in files.claims.execute(_SQL["held"], (_ids(refused),)):
+                ended = rows.decode_failure(port.Claim(UUID(job), attempt), failure)
+                found[UUID(job)] = rows.Found(attempt, bool(cancelled), failure=ended)
+        return rows.claim_results(claims, granted, found)
 
     async def renew(
         self, claims: Sequence[port.Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
@@ -133,7 +123,12 @@ class SqliteLedger:
     ) -> set[UUID]:
         over = read_completions(files, (one.job_id for one in failures))
         batch = [
-            [str(one.job_id), one.attempt, encode_failure(one), sqlite_files.timestamp_text(one.finished_at)]
+            [
+                str(one.job_id),
+                one.attempt,
+                rows.encode_failure(one),
+                sqlite_files.timestamp_text(one.finished_at),
+            ]
             for one in failures
             if one.job_id not in over
         ]
@@ -223,7 +218,7 @@ def read_completions(files: sqlite_files.LedgerFiles, job_ids: Iterable[UUID]) -
     ids = (_ids(job_ids),)
     return {
         (job_id := UUID(job)): port.Completion(
-            job_id, attempt, result, decode_child_jobs(child_jobs), *map(datetime.fromisoformat, times)
+            job_id, attempt, result, rows.decode_child_jobs(child_jobs), *map(datetime.fromisoformat, times)
         )
         for file in (files.claims, files.effects)
         for job, attempt, result, child_jobs, *times in file.execute(_SQL["completed"], ids).fetchall()

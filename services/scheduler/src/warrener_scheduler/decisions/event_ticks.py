@@ -106,7 +106,6 @@ class _EventTicks:
         ]
 
     def apply(self, step: Trigger | Discarded | Merged) -> None:
-        """Apply one step of the plan."""
         batch, waits = self.batch, None
         if not isinstance(step, Merged) and not batch.is_exhausted:
             nominal_at = self._nominal_time(step.row)

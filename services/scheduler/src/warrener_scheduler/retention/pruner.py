@@ -7,7 +7,7 @@ Lines files if an export folder is set: a file a day and kind.
 import asyncio
 import os
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,15 +17,16 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
-from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
+from warrener_scheduler.settings import RetentionSettings
+from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
-from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.rows import AttemptRow, JobRow, StateCount
 from warrener_store.jobs.views import CheckpointRow
-from warrener_store.retention.rows import JobsBefore, OldRows, RetentionKind
-from warrener_store.schedules.rows import TickRow
+from warrener_store.retention.rows import JobsBefore, OldRow, OldRows, RetentionKind
+from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.schedules.store import TickRetention
 from warrener_store.store import Store
 
@@ -67,6 +68,55 @@ class TickPruner:
         return deleted
 
 
+def jobs_before(settings: RetentionSettings, counts: Iterable[StateCount], now: datetime) -> list[JobsBefore]:
+    """Return which jobs are old, for each type and terminal state that has jobs."""
+    of_all = {
+        JobState.SUCCEEDED: settings.scheduler_succeeded_retention,
+        JobState.CANCELLED: settings.scheduler_cancelled_retention,
+        JobState.DEAD: settings.scheduler_dead_retention,
+        JobState.EXPIRED: settings.scheduler_expired_retention,
+    }
+    keyed = now - (settings.scheduler_idempotency_window or timedelta(0))
+    found: list[JobsBefore] = []
+    # A type may have jobs in several queues.
+    for job_type, state in dict.fromkeys((one.job_type, one.state) for one in counts if one.state.terminal):
+        keep = settings.scheduler_retention_by_job_type.get(job_type, {}).get(state, of_all[state])
+        if keep is not None:
+            found.append(JobsBefore(job_type, state, now - keep, keyed))
+    return found
+
+
+def rows_before(settings: RetentionSettings, kind: RetentionKind, now: datetime) -> datetime | None:
+    """Return the age limit of this kind of row; None if its rows always stay."""
+    keep = {
+        RetentionKind.PARKED: settings.scheduler_parked_retention,
+        RetentionKind.INCIDENTS: settings.scheduler_incident_retention,
+        RetentionKind.ESCALATION_POLICIES: settings.scheduler_incident_retention,
+        RetentionKind.REDRIVES: settings.scheduler_redrive_retention,
+        RetentionKind.AGENTS: settings.scheduler_agent_retention,
+        RetentionKind.JOB_TYPES: settings.scheduler_job_type_retention,
+        RetentionKind.AUDIT_RECORDS: settings.scheduler_audit_retention,
+    }[kind]
+    return None if keep is None else now - keep
+
+
+def unused_types(
+    old: Mapping[str, OldRow], schedules: Iterable[ScheduleRow], agents: Iterable[AgentRow], before: datetime
+) -> set[str]:
+    """Return the keys of job types that no schedule names and whose queue no agent has served since `before`.
+
+    The age of the announcement is not enough: an agent announces its types when it starts, and may run for
+    months.
+    """
+    named = {row.definition.job_type for row in schedules}
+    served = {queue for agent in agents if agent.last_seen_at >= before for queue in agent.queues}
+    return {
+        key
+        for key, row in old.items()
+        if isinstance(row, JobTypeRow) and row.name not in named and row.queue not in served
+    }
+
+
 class ClaimLost(Exception):
     """Another scheduler prunes now: this one was silent for too long."""
 
@@ -85,10 +135,7 @@ class Pruner:
         self, store: Store, clock: Clock, settings: RetentionSettings, *, holder: str, tick_pruner: TickPruner
     ) -> None:
         self._store, self._clock, self._tick_pruner = store, clock, tick_pruner
-        self._policy = RetentionPolicy.of(settings)
-        self._interval = settings.scheduler_prune_interval
-        folder = settings.scheduler_export_folder
-        self._export = None if folder is None else JsonLinesExporter(folder)
+        self._settings, self._folder = settings, settings.scheduler_export_folder
         self._holder = holder
         self._renew_at = 0.0
 
@@ -104,7 +151,12 @@ class Pruner:
         except ClaimLost:
             _log.warning("Pruning stopped: another scheduler claimed it.", action="prune.claim_lost")
         else:
-            await self.claim(max(began + (self._interval or CLAIM) - self._clock.now(), timedelta(0)))
+            await self.claim(
+                max(
+                    began + (self._settings.scheduler_prune_interval or CLAIM) - self._clock.now(),
+                    timedelta(0),
+                )
+            )
         if rows := {what: count for what, count in deleted.items() if count}:
             _log.info("Old rows were deleted.", action="prune.deleted", **rows)
 
@@ -116,7 +168,7 @@ class Pruner:
 
     async def steps(self) -> AsyncGenerator[PruneBatch]:
         """Make one pass, batch by batch. Raises ClaimLost."""
-        for which in self._policy.jobs_before(await self._store.count_jobs(), self._clock.now()):
+        for which in jobs_before(self._settings, await self._store.count_jobs(), self._clock.now()):
             async for step in self._jobs(which):
                 yield step
         async for step in self._occurrences():
@@ -140,12 +192,12 @@ class Pruner:
     async def _delete_jobs(self, which: JobsBefore, ids: Sequence[UUID]) -> int:
         if not ids:
             return 0
-        if self._export is not None:  # else the records are not needed
+        if self._folder is not None:  # else the records are not needed
             await self._write("jobs", await _job_records(self._store, ids))
         return await self._store.retention.delete_jobs(which, ids)
 
     async def _occurrences(self) -> AsyncGenerator[PruneBatch]:
-        before = self._policy.rows_before(RetentionKind.INCIDENTS, self._clock.now())
+        before = rows_before(self._settings, RetentionKind.INCIDENTS, self._clock.now())
         for _ in range(_MAX_BATCHES if before is not None else 0):
             assert before is not None
             found = await self._store.retention.old_occurrences(before, _LIMIT)
@@ -157,7 +209,7 @@ class Pruner:
             await self._pause_between_batches()
 
     async def _rows(self, kind: RetentionKind) -> AsyncGenerator[PruneBatch]:
-        before, after = self._policy.rows_before(kind, self._clock.now()), None
+        before, after = rows_before(self._settings, kind, self._clock.now()), None
         for _ in range(_MAX_BATCHES if before is not None else 0):
             assert before is not None
             page = await self._store.retention.old_rows(kind, before, after, _LIMIT)
@@ -188,9 +240,11 @@ class Pruner:
             await self._pause_between_batches()
 
     async def _write(self, kind: str, rows: Sequence[Any]) -> None:
-        """Write rows to the export folder, if there is one."""
-        if rows and self._export is not None:
-            await self._export.write(kind, rows, self._clock.now())
+        """Append rows to `<kind>-<day>.jsonl` in the export folder, if there is one. A row may stand there
+        twice; none is missing. Raises OSError unless they are on the disk: then they must not be deleted."""
+        if rows and self._folder is not None:
+            path = self._folder / f"{kind}-{self._clock.now():%Y-%m-%d}.jsonl"
+            await asyncio.to_thread(_append, path, b"".join(map(_line, rows)))
 
     async def _pause_between_batches(self) -> None:
         """Leave the database to the hot path for a while, and renew the claim."""
@@ -224,18 +278,6 @@ async def _job_records(store: Store, job_ids: Sequence[UUID]) -> list[JobRecord]
     ]
 
 
-class JsonLinesExporter:
-    """Appends to `<kind>-<day>.jsonl` in a folder. A row may stand there twice; none is missing."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    async def write(self, kind: str, rows: Sequence[Any], now: datetime) -> None:
-        """Return when the rows are on the disk. Raises OSError; then the rows must not be deleted."""
-        path = self._folder / f"{kind}-{now:%Y-%m-%d}.jsonl"
-        await asyncio.to_thread(_append, path, b"".join(_line(row) for row in rows))
-
-
 def _line(row: Any) -> bytes:
     return to_json(row, bytes_mode="base64", inf_nan_mode="constants", serialize_unknown=True) + b"\n"
 
@@ -267,10 +309,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
-
-
-def build_pruner(store: Store, clock: Clock, settings: SchedulerSettings, holder: str) -> Pruner:
-    """Build the pruner of jobs, rows and ticks from the settings. `holder` names it in its claim."""
-    keep = settings.scheduler_tick_retention
-    ticks = TickPruner(store, clock, keep=keep, newest=settings.scheduler_ticks_keep_newest)
-    return Pruner(store, clock, settings, holder=holder, tick_pruner=ticks)

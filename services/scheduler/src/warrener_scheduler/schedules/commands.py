@@ -76,7 +76,6 @@ class ScheduleCommandHandler:
         ]
 
     async def pause(self, event: events.SchedulePauseRequested, received: DecodedEvent) -> CommandResult:
-        """Pause a schedule."""
         if await self._find(event.data.name) is None:
             return _unknown(event)
         why, now = event.data.reason, self._clock.now()
@@ -84,7 +83,6 @@ class ScheduleCommandHandler:
         return self._carried_out(event)
 
     async def resume(self, event: events.ScheduleResumeRequested, received: DecodedEvent) -> CommandResult:
-        """Resume a schedule."""
         if await self._find(event.data.name) is None:
             return _unknown(event)
         await self._schedules.pause_schedules({event.data.name}, self._clock.now(), paused=False)

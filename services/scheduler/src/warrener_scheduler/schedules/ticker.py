@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from warrener_calendar.zones import database_version
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.triggers import TriggerRule
-from warrener_runtime.clock import Clock
+from warrener_runtime.clock import Clock, wait_at_most
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Span, Telemetry, TraceContext, names
@@ -135,13 +135,7 @@ class Ticker:
     async def _sleep(self, wake_at: datetime | None) -> None:
         seconds = _MAX_SLEEP if wake_at is None else (wake_at - self._clock.now()).total_seconds()
         seconds = min(seconds, _MAX_SLEEP) if seconds > 0 else _CLAIMED_DELAY
-        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        waking = asyncio.ensure_future(self._woken.wait())
-        try:
-            await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeping.cancel()
-            waking.cancel()
+        await wait_at_most(seconds, self._woken, self._clock)
 
 
 class TickSpans:

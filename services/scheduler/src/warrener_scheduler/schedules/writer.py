@@ -93,7 +93,7 @@ class CodeSchedules:
         existing = await self._store.schedules(names | vanished)
         known = {row.key for row in rows}
         sent_at = min(event.time or self._clock.now(), self._clock.now())
-        new, declaration_rows = list[PutRequest](), list[DeclarationRow]()
+        new: list[tuple[PutRequest, DeclarationRow]] = []
         for declaration in event.data.schedules:
             row = DeclarationRow(
                 name=declaration.schedule.name,
@@ -115,9 +115,8 @@ class CodeSchedules:
                 )
                 continue
             spec = declaration.schedule.model_copy(update={"owner": CODE_OWNER, "reply_to": None})
-            new.append(PutRequest(spec, sent_at))
-            declaration_rows.append(row)
-        await self._save_accepted(new, declaration_rows, event.data.agent_id)
+            new.append((PutRequest(spec, sent_at), row))
+        await self._save_accepted(new, event.data.agent_id)
         if ours := [
             name for name in vanished if name in existing and existing[name].definition.owner == CODE_OWNER
         ]:
@@ -129,14 +128,12 @@ class CodeSchedules:
                 schedules=sorted(ours),
             )
 
-    async def _save_accepted(
-        self, new: Sequence[PutRequest], declaration_rows: Sequence[DeclarationRow], agent_id: str
-    ) -> None:
-        accepted, accepted_rows = list[PutRequest](), list[DeclarationRow]()
-        for put, row, why in zip(new, declaration_rows, await self._writer.refusals(new), strict=True):
+    async def _save_accepted(self, new: Sequence[tuple[PutRequest, DeclarationRow]], agent_id: str) -> None:
+        accepted: list[tuple[PutRequest, DeclarationRow]] = []
+        refusals = await self._writer.refusals([put for put, _ in new])
+        for (put, row), why in zip(new, refusals, strict=True):
             if why is None:
-                accepted.append(put)
-                accepted_rows.append(row)
+                accepted.append((put, row))
             else:
                 _log.warning(
                     "A schedule that an agent's code declares was refused.",
@@ -146,14 +143,14 @@ class CodeSchedules:
                 )
         if not accepted:
             return
-        await self._writer.save(accepted)
-        await self._store.keep_declarations(accepted_rows)
+        await self._writer.save([put for put, _ in accepted])
+        await self._store.keep_declarations([row for _, row in accepted])
         self._on_change()
         _log.info(
             "Schedules that an agent's code declares were adopted.",
             action="schedules.adopted",
             agent_id=agent_id,
-            schedules=sorted(put.spec.name for put in accepted),
+            schedules=sorted(put.spec.name for put, _ in accepted),
         )
 
 
