@@ -12,16 +12,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pamqp import commands
 
-from warrener_amqp import (
-    AmqpError,
-    Channel,
-    ChannelListener,
-    ChannelRefused,
-    Confirmed,
-    Delivered,
-    PublishReturned,
-    Session,
-)
+from warrener_amqp.channel import Channel, ChannelListener
+from warrener_amqp.errors import AmqpError, ChannelRefused
+from warrener_amqp.events import Confirmed, Delivered, PublishReturned
+from warrener_amqp.session import Session
 from warrener_runtime.bus.types import Delivery, OutgoingMessage, PublishResult
 
 RPC_SECONDS = 10.0  # seconds for a reply of the broker
