@@ -138,14 +138,6 @@ class Guarantee(StrEnum):
     EXCLUSIVE = "exclusive"  # starts only once its claim is granted, and reports it at once
 
 
-def _is_default_snoozes(value: object) -> bool:
-    return value == MAX_SNOOZES
-
-
-def _is_one(value: object) -> bool:
-    return value == 1
-
-
 class JobPolicy(BaseModel, frozen=True):
     """Limits of a job's attempts. The agent declares them; a request may override parts."""
 
@@ -183,7 +175,7 @@ class JobPolicy(BaseModel, frozen=True):
         default=MAX_SNOOZES,
         ge=0,
         le=1_000_000,
-        exclude_if=_is_default_snoozes,
+        exclude_if=lambda value: value == MAX_SNOOZES,
         description="Number of snoozes after which each further one is charged as a failure.",
     )
     retry_on: ErrorNames = Field(
@@ -199,7 +191,7 @@ class JobPolicy(BaseModel, frozen=True):
         default=1,
         ge=1,
         le=MAX_DISPATCH_BATCH,
-        exclude_if=_is_one,
+        exclude_if=lambda value: value == 1,
         description="First attempts dispatched at once that may share a message and a slot of their agent: "
         "for thousands of short jobs.",
     )

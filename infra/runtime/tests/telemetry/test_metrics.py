@@ -39,7 +39,7 @@ def test_a_counter_adds_up_by_its_labels_and_begins_at_zero_where_an_alert_watch
 
 
 def test_a_counter_may_be_read_from_elsewhere(metrics: Metrics) -> None:
-    metrics.counter(JOBS).observe(lambda: 7)
+    metrics.counter(JOBS).observe(lambda: {(): 7})
     assert numbers(metrics) == {(): 7}
 
 

@@ -22,33 +22,27 @@ class Subscription(Protocol):
     @property
     def live(self) -> bool:
         """True if the broker delivers to this consumer now: connected, consuming, not cancelled."""
-        ...
 
     @property
     def epoch(self) -> int:
         """The number of this consumer's life. It changes when the broker's side is lost, and with it an
         exclusive queue and its messages, however quickly both come back."""
-        ...
 
     @property
     def received_count(self) -> int:
         """The number of deliveries that have ever arrived."""
-        ...
 
     @property
     def has_capacity(self) -> bool:
         """True if the broker may deliver one more: fewer than the prefetch are unacknowledged."""
-        ...
 
     @property
     def nothing_unacked(self) -> bool:
         """True if every delivery that has arrived is settled: resubscribing would return none."""
-        ...
 
     def resubscribe(self) -> None:
         """Consume by another channel. Unacknowledged deliveries go back, as if the broker had closed the
         channel."""
-        ...
 
     def __aiter__(self) -> AsyncIterator[list[types.Delivery]]: ...
 
@@ -57,20 +51,16 @@ class Subscription(Protocol):
 
         Deliveries of an earlier epoch are skipped: the broker redelivers them.
         """
-        ...
 
     async def reject(self, deliveries: Iterable[types.Delivery], *, requeue: bool) -> None:
         """Give them back (counted as a delivery by the broker), or dead-letter them with requeue=False."""
-        ...
 
     async def stop(self) -> None:
         """Stop receiving; iteration ends once all that has arrived was returned. Unacknowledged deliveries
         go back when the bus closes. May be called twice."""
-        ...
 
     async def close(self) -> None:
         """Stop receiving, and return unacknowledged deliveries at once. May be called twice."""
-        ...
 
 
 class Bus(Protocol):
@@ -82,26 +72,21 @@ class Bus(Protocol):
 
         Raises BusCredentialsRefused at once, as waiting would not help.
         """
-        ...
 
     async def close(self) -> None:
         """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
-        ...
 
     async def declare(self, topology: types.TopologySpec) -> None:
         """Declare these, and again after each reconnect. Raises TopologyMismatch if something else
         exists under such a name."""
-        ...
 
     async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         """Declare and bind a queue; now, and not again after a reconnect, for bindings to exchanges of
         others. Return the bindings whose exchange is missing. Not for exclusive queues. Raises
         TopologyMismatch."""
-        ...
 
     async def unbind(self, queue: str, bindings: Sequence[types.BindingSpec]) -> None:
         """Remove these bindings where they exist."""
-        ...
 
     async def publish(
         self, messages: Sequence[types.OutgoingMessage], *, timeout: float = 10.0
@@ -110,19 +95,15 @@ class Bus(Protocol):
 
         No failure of the broker raises: without a confirm within `timeout` seconds the result is UNKNOWN.
         """
-        ...
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         """Consume `queue`, with at most `prefetch` unacknowledged."""
-        ...
 
     async def backlog(self, queue: str) -> types.QueueStats:
         """Count the messages in `queue` that no consumer has. Raises BusUnreachable."""
-        ...
 
     async def ping(self, *, timeout: float = 5.0) -> None:
         """Publish a message to a queue of our own and receive it back. Raises BusUnreachable."""
-        ...
 
 
 class BusError(Exception):

@@ -232,19 +232,15 @@ class ConsumerListener(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch of its deliveries."""
-        ...
 
     def on_opened(self, channel: "ConsumerChannel") -> None:
         """The channel that delivers, and on which to acknowledge; called before the first delivery."""
-        ...
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
         """Deliveries that arrived together."""
-        ...
 
     def on_gone(self) -> None:
         """The channel closed, or the broker cancelled the consumer. May be called more than once."""
-        ...
 
 
 class ConsumerChannel(ChannelListener):
