@@ -16,6 +16,7 @@ from warrener_contracts.fields import (
     PositiveDuration,
     is_none,
     is_unset,
+    optional_field,
     parse_duration,
 )
 
@@ -40,10 +41,8 @@ class Backoff(BaseModel, frozen=True):
     jitter: float = Field(
         default=0.1, ge=0.0, le=1.0, description="Share of the delay that is added or subtracted at random."
     )
-    step: Duration | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Linear: the growth from one delay to the next; factor is ignored.",
+    step: Duration | None = optional_field(
+        "Linear: the growth from one delay to the next; factor is ignored."
     )
     delays: tuple[Duration, ...] | None = Field(
         default=None,
@@ -156,20 +155,16 @@ class JobPolicy(BaseModel, frozen=True):
     timeout: PositiveDuration = Field(
         default=timedelta(hours=1), description="Maximum time of one attempt, from its start."
     )
-    heartbeat_timeout: PositiveDuration | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Maximum time between two heartbeats of its handler before the attempt times out.",
+    heartbeat_timeout: PositiveDuration | None = optional_field(
+        "Maximum time between two heartbeats of its handler before the attempt times out."
     )
     start_timeout: PositiveDuration = Field(
         default=timedelta(hours=1),
         description="Time in the queue after which `attempt.start_timed_out` is sent once; the job waits on.",
     )
     backoff: Backoff = Backoff()
-    max_age: PositiveDuration | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Time from its first due moment; no attempt begins later.",
+    max_age: PositiveDuration | None = optional_field(
+        "Time from its first due moment; no attempt begins later."
     )
     max_snoozes: int = Field(
         default=MAX_SNOOZES,
@@ -202,11 +197,9 @@ class JobPolicy(BaseModel, frozen=True):
         exclude_if=is_unset,
         description="External services that its handler needs; jobs wait while a breaker of one is open.",
     )
-    breaker: BreakerPolicy | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Policy of the job type's own breaker and those of its dependencies. None: no breaker of "
-        "its own, and the default policy for its dependencies.",
+    breaker: BreakerPolicy | None = optional_field(
+        "Policy of the job type's own breaker and those of its dependencies. None: no breaker of "
+        "its own, and the default policy for its dependencies."
     )
 
     @property
@@ -233,8 +226,8 @@ class PolicyOverrides(BaseModel, frozen=True):
     max_crashes: int | None = Field(default=None, ge=1, le=1000, exclude_if=is_none)
     max_age: PositiveDuration | None = Field(default=None, exclude_if=is_unset)
     max_snoozes: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=is_none)
-    retry_on: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: all errors.")
-    no_retry_on: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: none.")
+    retry_on: ErrorNames | None = optional_field("Empty: all errors.")
+    no_retry_on: ErrorNames | None = optional_field("Empty: none.")
 
     def apply_to(self, policy: JobPolicy) -> JobPolicy:
         """Return `policy` with these parts replaced."""
