@@ -16,13 +16,16 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The time in UTC."""
+        ...
 
     def monotonic(self) -> float:
         """Seconds that never go back."""
+        ...
 
     @property
     def trusted(self) -> bool:
         """True if expiry may be judged by `now()`."""
+        ...
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -61,12 +64,15 @@ class Entropy(Protocol):
 
     def new_id(self) -> UUID:
         """Make a UUIDv7: unique, and sorted by time."""
+        ...
 
     def new_id_text(self) -> str:
         """Make a UUIDv7 as text, where only text is needed."""
+        ...
 
     def chance(self) -> float:
         """A number in [0, 1)."""
+        ...
 
 
 class SystemEntropy:

@@ -39,6 +39,7 @@ class LogScope(Protocol):
     @property
     def fields(self) -> Mapping[str, object]:
         """The facts that stand in each of its lines."""
+        ...
 
     def capture(self, line: LoggedLine) -> None:
         """Take a line. Called in the thread that logs, one call at a time."""

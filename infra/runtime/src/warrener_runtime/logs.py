@@ -20,6 +20,7 @@ class Log(Protocol):
 
     def bind(self, **context: object) -> Self:
         """The same logger with more context, such as job_id and attempt."""
+        ...
 
 
 class _LazyLog:

@@ -22,23 +22,28 @@ class Subscription(Protocol):
     @property
     def live(self) -> bool:
         """True if the broker delivers to this consumer now: connected, consuming, not cancelled."""
+        ...
 
     @property
     def epoch(self) -> int:
         """The number of this consumer's life. It changes when the broker's side is lost, and with it an
         exclusive queue and its messages, however quickly both come back."""
+        ...
 
     @property
     def received_count(self) -> int:
         """The number of deliveries that have ever arrived."""
+        ...
 
     @property
     def has_capacity(self) -> bool:
         """True if the broker may deliver one more: fewer than the prefetch are unacknowledged."""
+        ...
 
     @property
     def nothing_unacked(self) -> bool:
         """True if every delivery that has arrived is settled: resubscribing would return none."""
+        ...
 
     def resubscribe(self) -> None:
         """Consume by another channel. Unacknowledged deliveries go back, as if the broker had closed the
@@ -84,6 +89,7 @@ class Bus(Protocol):
         """Declare and bind a queue; now, and not again after a reconnect, for bindings to exchanges of
         others. Return the bindings whose exchange is missing. Not for exclusive queues. Raises
         TopologyMismatch."""
+        ...
 
     async def unbind(self, queue: str, bindings: Sequence[types.BindingSpec]) -> None:
         """Remove these bindings where they exist."""
@@ -95,12 +101,15 @@ class Bus(Protocol):
 
         No failure of the broker raises: without a confirm within `timeout` seconds the result is UNKNOWN.
         """
+        ...
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         """Consume `queue`, with at most `prefetch` unacknowledged."""
+        ...
 
     async def backlog(self, queue: str) -> types.QueueStats:
         """Count the messages in `queue` that no consumer has. Raises BusUnreachable."""
+        ...
 
     async def ping(self, *, timeout: float = 5.0) -> None:
         """Publish a message to a queue of our own and receive it back. Raises BusUnreachable."""

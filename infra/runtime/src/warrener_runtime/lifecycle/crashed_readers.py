@@ -39,6 +39,7 @@ class CrashCounts(Protocol):
 
     async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[tuple[int, int]]:
         """Count the stored tries of each message: together with others, and alone."""
+        ...
 
     async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> None:
         """Store one more try of these together; of one message, alone."""

@@ -232,6 +232,7 @@ class ConsumerListener(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch of its deliveries."""
+        ...
 
     def on_opened(self, channel: "ConsumerChannel") -> None:
         """The channel that delivers, and on which to acknowledge; called before the first delivery."""
