@@ -53,9 +53,10 @@ class Report(BaseModel):
     day: datetime
 
 
-async def test_a_request_is_answered_with_the_result(client: Client, new_bus: Buses) -> None:
+async def test_a_request_from_before_any_service_ran_is_answered(client: Client, new_bus: Buses) -> None:
+    job = await client.request("flights.load", {"path": Path("2013-01-01.csv")})
+    assert not job.is_finished
     async with StandIn(new_bus(), {"flights.load": lambda given: {"loaded": given["path"]}}) as warren:
-        job = await client.request("flights.load", {"path": Path("2013-01-01.csv")})
         assert await job.result(timeout=60) == {"loaded": "2013-01-01.csv"}
     assert job.is_finished
     assert not job.deduplicated
@@ -155,23 +156,21 @@ async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands
     assert (first.deduplicated, second.deduplicated) == (False, True)
 
 
-async def test_the_result_of_a_cancelled_job_raises_with_the_reason(client: Client, new_bus: Buses) -> None:
+@pytest.mark.parametrize("overtakes", [False, True])
+async def test_the_result_of_a_cancelled_job_raises_with_the_reason(
+    client: Client, new_bus: Buses, *, overtakes: bool
+) -> None:
+    job_id = uuid4()
     async with StandIn(new_bus(), {"slow.work": lambda _: asyncio.Event().wait()}):
-        job = await client.request("slow.work")
+        if overtakes:
+            await client.cancel(job_id, "changed my mind")
+        job = await client.request("slow.work", id=job_id)
         waiting = asyncio.create_task(job.result(timeout=60))
-        await client.cancel(job.job_id, "changed my mind")
+        if not overtakes:
+            await client.cancel(job_id, "changed my mind")
         with pytest.raises(JobCancelled, match="changed my mind") as caught:
             await waiting
         assert caught.value.reason == "changed my mind"
-
-
-async def test_a_cancel_that_overtakes_its_request_wins(client: Client, new_bus: Buses) -> None:
-    job_id = uuid4()
-    async with StandIn(new_bus(), {"slow.work": lambda _: asyncio.Event().wait()}):
-        await client.cancel(job_id, "changed my mind")
-        job = await client.request("slow.work", id=job_id)
-        with pytest.raises(JobCancelled, match="changed my mind"):
-            await job.result(timeout=60)
 
 
 async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:
@@ -183,13 +182,6 @@ async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus
         assert isinstance(caught.value, TimeoutError)
         gate.open.set()
         assert await job.result(timeout=60) == "done"
-
-
-async def test_a_request_is_stored_before_any_service_has_ever_run(client: Client, new_bus: Buses) -> None:
-    job = await client.request("flights.load", {"path": "a.csv"})
-    assert not job.is_finished
-    async with StandIn(new_bus(), {"flights.load": lambda _: "loaded"}):
-        assert await job.result(timeout=60) == "loaded"
 
 
 async def test_what_cannot_be_sent_is_refused_at_once_with_what_was_expected(client: Client) -> None:

@@ -13,7 +13,7 @@ from warrener_client.requests import BulkEncoder, JobSpec
 from warrener_client.testing import StandIn
 from warrener_contracts import events
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, Binding
+from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE
 from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import NO_CONTEXT
@@ -112,16 +112,6 @@ async def test_a_request_without_a_reply_is_sent_again_at_long_intervals(
         assert await until_settled(clock, waiting, within=5) == "done"
         await clock.advance(300)
     assert len(warren.requests) == 2
-
-
-async def test_8_replies_come_again_after_their_binding_was_removed(
-    client: Client, broker: MemoryBroker, clock: VirtualClock
-) -> None:
-    async with StandIn(MemoryBus(broker), {"quick.work": lambda _: "done"}, clock=clock):
-        assert await until_settled(clock, waits(await client.request("quick.work")), within=5) == "done"
-        broker.unbind(f"warrener.reply.{client.address}", [Binding(EVENTS, f"reply.{client.address}")])
-        job = await client.request("quick.work")
-        assert await until_settled(clock, waits(job), within=90) == "done"
 
 
 async def test_8_replies_come_again_at_once_after_their_queue_was_deleted(

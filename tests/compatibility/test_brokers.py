@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import pytest
 from tests.conformance.bus_rigs import make_message, names, receive
-from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts import topology
 from warrener_runtime.bus import Bus, PublishResult, TopologyMismatch, open_bus
@@ -41,10 +40,6 @@ async def bus(vhost_url: str) -> AsyncIterator[Bus]:
         yield one
 
 
-async def test_the_broker_is_one_of_those_we_support(broker: RabbitMQServer) -> None:
-    assert broker.version().startswith(("3.1", "4."))
-
-
 async def test_everything_can_be_declared_again_by_another(bus: Bus, vhost_url: str) -> None:
     async with opened_bus(vhost_url) as other:
         await other.declare(EVERYTHING.with_queues([topology.control_queue("agent-1", ["etl"])]))
@@ -55,18 +50,6 @@ async def test_a_drift_of_one_argument_is_noticed(bus: Bus) -> None:
     other = replace(ETL, arguments={**ETL.arguments, "x-dead-letter-routing-key": "elsewhere"})
     with pytest.raises(TopologyMismatch, match=r"warrener\.queue\.etl"):
         await bus.declare(topology.TOPOLOGY.with_queues([other]))
-
-
-async def test_every_queue_of_work_is_a_quorum_queue(
-    bus: Bus, vhost_url: str, broker: RabbitMQServer
-) -> None:
-    vhost = vhost_url.rpartition("/")[2]
-    listed = broker.evaluate(
-        f'[binary_to_list(element(4, amqqueue:get_name(Q))) || Q <- rabbit_amqqueue:list(<<"{vhost}">>), '
-        "amqqueue:get_type(Q) =:= rabbit_quorum_queue]"
-    )
-    for queue in EVERYTHING.queues:
-        assert (f'"{queue.name}"' in listed) == (queue.arguments["x-queue-type"] == "quorum"), listed
 
 
 @pytest.mark.parametrize(

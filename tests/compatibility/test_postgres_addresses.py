@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -181,17 +182,10 @@ def accepts(port: int) -> bool:
     return True
 
 
-async def test_16_the_store_names_the_pooler_in_front_of_its_database(
-    pooler: int, postgres_store_url: str
+@pytest.mark.parametrize("opened", [opened_store, connected_ledger], ids=["store", "ledger"])
+async def test_16_a_pooler_in_front_of_the_database_is_named(
+    opened: Callable[[str], AbstractAsyncContextManager[object]], pooler: int, postgres_store_url: str
 ) -> None:
-    with pytest.raises(StoreUnavailable, match=NAMED):
-        async with opened_store(by_way_of(postgres_store_url, pooler)):
-            pass
-
-
-async def test_16_the_ledger_names_the_pooler_in_front_of_its_database(
-    pooler: int, postgres_url: str
-) -> None:
-    with pytest.raises(LedgerUnavailable, match=NAMED):
-        async with connected_ledger(by_way_of(postgres_url, pooler)):
+    with pytest.raises((StoreUnavailable, LedgerUnavailable), match=NAMED):
+        async with opened(by_way_of(postgres_store_url, pooler)):
             pass

@@ -24,7 +24,7 @@ from tests.conventions.sources import PACKAGES, modules, tree
 from warrener.command.job_logs import escape_controls
 from warrener.operations.masking import Masker
 from warrener_agent.ledger.statements import number_parameters
-from warrener_amqp import parse_address
+from warrener_amqp.address import parse_address
 from warrener_calendar.cron import parse_cron
 from warrener_contracts.codec import decode
 from warrener_contracts.events import ErrorInfo, ErrorKind

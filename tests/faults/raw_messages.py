@@ -7,8 +7,12 @@ from typing import NamedTuple
 
 from pamqp import commands
 
-from warrener_amqp import AmqpError, ChannelListener, Confirmed, Session, parse_address
+from warrener_amqp.address import parse_address
+from warrener_amqp.channel import ChannelListener
 from warrener_amqp.codec import encode_content, encode_publish
+from warrener_amqp.errors import AmqpError
+from warrener_amqp.events import Confirmed
+from warrener_amqp.session import Session
 
 _HEADERS, _TIMESTAMP, _TYPE = 1 << 13, 1 << 6, 1 << 5
 _FRAME_MAX = 131_072

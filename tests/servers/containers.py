@@ -38,7 +38,6 @@ class _InContainer:
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
         if not self._started:
             return False
         self._container.reload()
@@ -46,11 +45,9 @@ class _InContainer:
 
     @property
     def host(self) -> str:
-        """Where the engine lends its ports."""
         return self._made.get_container_host_ip()
 
     def start(self) -> None:
-        """Start the container and wait until the server answers."""
         try:
             if self._started:
                 self._container.start()
@@ -62,7 +59,6 @@ class _InContainer:
         _wait_until(self.answers, f"{self._made.image} to answer")
 
     def answers(self) -> bool:
-        """Whether the server does its work."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -76,24 +72,19 @@ class _InContainer:
             self._container.kill()
 
     def restart(self) -> None:
-        """Stop and start."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """Freeze its processes."""
         self._container.pause()
 
     def resume(self) -> None:
-        """Thaw them."""
         self._container.unpause()
 
     def remove(self) -> None:
-        """End it and its files."""
         self._made.stop()
 
     def run(self, *command: str) -> str:
-        """Run a command inside; what it prints."""
         code, output = self._made.exec(list(command))
         text = cast("bytes", output).decode(errors="replace").strip()
         if code:

@@ -25,7 +25,10 @@ import psutil
 import uvloop
 from pamqp import commands
 
-from warrener_amqp import Channel, ChannelListener, Confirmed, Delivered, Session, parse_address
+from warrener_amqp.address import parse_address
+from warrener_amqp.channel import Channel, ChannelListener
+from warrener_amqp.events import Confirmed, Delivered
+from warrener_amqp.session import Session
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_devservers import PrivateRabbitMQ

@@ -15,7 +15,10 @@ import uvloop
 from pamqp import commands
 from tools.benchmarks.place import here
 
-from warrener_amqp import ChannelListener, Confirmed, Delivered, PublishReturned, Session, parse_address
+from warrener_amqp.address import parse_address
+from warrener_amqp.channel import ChannelListener
+from warrener_amqp.events import Confirmed, Delivered, PublishReturned
+from warrener_amqp.session import Session
 
 SETTINGS = (
     "one quorum queue, persistent messages of 350 bytes as a request has, 2000 publishes outstanding, "

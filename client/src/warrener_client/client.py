@@ -5,7 +5,6 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
@@ -159,9 +158,7 @@ class Client:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def request(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from functools import wraps
 from itertools import islice
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
@@ -97,31 +96,25 @@ class SyncJob:
 
     @property
     def job_type(self) -> str:
-        """See Job.job_type."""
         return self._job.job_type
 
     @property
     def job_id(self) -> UUID:
-        """See Job.job_id."""
         return self._job.job_id
 
     @property
     def deduplicated(self) -> bool:
-        """See Job.deduplicated."""
         return self._job.deduplicated
 
     @property
     def is_finished(self) -> bool:
-        """See Job.is_finished."""
         return self._job.is_finished
 
     @property
     def waiting(self) -> JobWaitingData | None:
-        """See Job.waiting."""
         return self._job.waiting
 
     def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
-        """See Job.outcome."""
         return self._loop.run(self._job.outcome(timeout=timeout))
 
     @overload
@@ -130,7 +123,6 @@ class SyncJob:
     def result(self, *, as_: type[T], timeout: float | None = None) -> T: ...
 
     def result(self, *, as_: Any = None, timeout: float | None = None) -> Any:
-        """See Job.result."""
         return self._loop.run(self._job.result(as_=as_, timeout=timeout))
 
 
@@ -188,9 +180,7 @@ class SyncClient:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -11,7 +11,6 @@ async with StandIn(MemoryBus(broker), {"flights.load": lambda arguments: {"rows"
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
@@ -85,9 +84,7 @@ class StandIn:
         await self._components.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)

@@ -41,7 +41,3 @@ def test_a_zone_that_changes_within_a_release_changes_it(tmp_path: Path) -> None
     assert same == version(tmp_path / "none")
     put_zone(tmp_path, "Europe/Berlin", like="Asia/Tokyo")
     assert version(tmp_path) != same
-
-
-def test_every_process_on_one_system_has_the_same_version() -> None:
-    assert version(None) == version(None)

@@ -25,7 +25,7 @@ from warrener_contracts.events import (
     SchedulePut,
     ScheduleRemoveRequested,
 )
-from warrener_contracts.messages import BATCH_TYPE, Message, batch_messages, build_message
+from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 from warrener_contracts.topology import DEAD, SCHEDULER_COMMANDS, reply_key
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -91,12 +91,6 @@ def command(event: Event[Any], name: str, reply_to: str | None = None) -> bytes:
 put, remove = partial(command, PUT), partial(command, REMOVE)
 
 
-async def test_commands_of_one_kind_are_carried_out_together() -> None:
-    journal = Journal()
-    await journal.receive(put("1"), put("2"), put("3"))
-    assert journal.calls == [("put", "1", "2", "3"), ("publish", "3")]
-
-
 async def test_no_command_overtakes_one_of_another_kind() -> None:
     journal = Journal()
     await journal.receive(put("1"), put("2"), remove("3"), remove("4"), put("5"))
@@ -129,10 +123,3 @@ async def test_an_event_without_a_function_stops_no_other() -> None:
     parked = [("unusable", Reason.NOT_AN_EVENT), ("unusable", Reason.WRONG_QUEUE)]
     assert journal.calls == [("put", "1"), *parked, ("put", "2"), ("publish", "4")]
     assert [message.body for message in journal.published if message.exchange == DEAD] == [unreadable, cancel]
-
-
-def test_commands_of_one_address_go_in_one_message() -> None:
-    puts = [build_message(PUT.model_copy(update={"id": str(number)})) for number in range(20)]
-    (message,) = batch_messages(puts)
-    assert message.content_type == BATCH_TYPE
-    assert message.mandatory

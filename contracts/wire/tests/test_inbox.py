@@ -147,7 +147,8 @@ def test_only_words_for_a_destination_may_differ() -> None:
     moved = dispatch._replace(routing_key="other.flights.load")
     back = delayed_by(moved, topology.DELAY_LEVELS[3])
     cancel = build_message(EXAMPLES["attempt.cancel.v1"])._replace(routing_key="queue.any")
-    for message in (dispatch, moved, back, cancel):
+    of_a_child = cancel_behind_reports(EXAMPLES["job.cancel_requested.v1"])
+    for message in (dispatch, moved, back, cancel, of_a_child):
         accepted(delivered(message))
     for message in (
         moved._replace(routing_key="other.flights.look"),
@@ -156,10 +157,6 @@ def test_only_words_for_a_destination_may_differ() -> None:
         cancel._replace(routing_key="agent.loader-7c9f.4121"),
     ):
         refused(delivered(message))
-
-
-def test_a_cancel_of_a_child_keeps_its_key() -> None:
-    accepted(delivered(cancel_behind_reports(EXAMPLES["job.cancel_requested.v1"])))
 
 
 def test_an_event_in_the_queue_of_others_has_a_reason_of_its_own() -> None:

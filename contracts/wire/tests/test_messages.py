@@ -140,24 +140,14 @@ def events_in(message: messages.Message) -> list[Event[Any]]:
     return [one.event for one in found if isinstance(one, DecodedEvent)]
 
 
-def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
-    traced = requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent})
-    events = [requested("1"), traced]
-    (message,) = messages.batch_messages(map(messages.build_message, events))
-    assert events_in(message) == events
-    assert (message.exchange, message.routing_key) == ("warrener.requests", "flights.load")
-    assert message.headers == {}
-    assert message.mandatory
-    assert message.message_id != messages.build_message(events[0]).message_id
-
-
 def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is() -> None:
     dispatch = messages.build_message(dispatched(None))
+    traced = requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent})
     mixed = [
         messages.build_message(requested("1")),
         dispatch,
         messages.build_message(EXAMPLES["job.cancel_requested.v1"]),
-        messages.build_message(requested("2")),
+        messages.build_message(traced),
         dispatch._replace(message_id="the next one"),
     ]
     events = messages.batch_messages(mixed)
@@ -165,7 +155,7 @@ def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is()
     first = events[0]
     assert (first.exchange, first.routing_key) == ("warrener.requests", "flights.load")
     assert (first.message_id, first.mandatory, first.persistent, first.headers) == ("1+1", True, True, {})
-    assert events_in(first) == [requested("1"), requested("2")]
+    assert events_in(first) == [requested("1"), traced]
     assert messages.batch_messages(events) == events  # a batch stays as it is
 
 
@@ -218,11 +208,6 @@ def test_an_early_attempt_takes_the_delay_queues(after: float | None, level: str
         assert not message.mandatory  # the delay exchange has an alternate: nothing is returned
 
 
-def test_an_attempt_can_be_put_on_any_delay_level() -> None:
-    message = messages.delayed_by(messages.build_message(dispatched(None)), topology.DELAY_LEVELS[0])
-    assert (message.exchange, message.routing_key) == (topology.DELAY, "1s.loading.flights.load")
-
-
 def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
     """An agent that returns an attempt waits at least for the shortest level, so that nothing circles."""
     for tenths in range(1, 900):
@@ -266,6 +251,8 @@ def test_what_is_parked_in_great_number_is_parked_together() -> None:
     assert json.loads(together[0].body) == [{"n": n} for n in range(messages.MAX_PARKED_SINGLY, 20_000)]
     assert together[0].content_type == messages.BATCH_TYPE
     assert together[0].headers == many[0].headers
+    no_json = [parked(number, Reason.NOT_JSON, b"{") for number in range(200)]
+    assert messages.batch_parked(no_json) == no_json
 
 
 def test_requests_of_unknown_types_are_parked_by_type_and_many_invented_types_make_few_rows() -> None:
@@ -283,11 +270,6 @@ def test_requests_of_unknown_types_are_parked_by_type_and_many_invented_types_ma
     assert len(json.loads(by_type[-1].body)) == 200
     assert messages.ORIGINAL_ROUTING_KEY not in rows[-1].headers, "of many types"
     assert messages.ORIGINAL_EXCHANGE not in rows[-1].headers
-
-
-def test_what_is_no_json_is_parked_alone() -> None:
-    many = [parked(number, Reason.NOT_JSON, b"{") for number in range(200)]
-    assert messages.batch_parked(many) == many
 
 
 def test_a_parked_message_that_is_too_large_is_truncated() -> None:
@@ -347,17 +329,15 @@ def test_a_returned_message_needs_its_exchange_and_its_queue(name: str, queue: t
     assert {message.exchange, *(binding.exchange for binding in queue.bindings)} <= exchanges
 
 
-def test_events_to_subscribers_need_their_exchange_and_no_queue() -> None:
-    needed = outbox.missing_topology(MESSAGES["job.finished.v1"])
+def test_events_to_subscribers_need_their_exchange_and_no_queue_and_those_of_others_nothing() -> None:
+    finished = MESSAGES["job.finished.v1"]
+    assert outbox.missing_topology(finished._replace(exchange="orders")) is None
+    needed = outbox.missing_topology(finished)
     assert needed is not None
     assert topology.EVENTS in {exchange.name for exchange in needed.exchanges}
     assert not [
         queue for queue in needed.queues if topology.EVENTS in {one.exchange for one in queue.bindings}
     ]
-
-
-def test_the_exchange_of_others_is_not_declared() -> None:
-    assert outbox.missing_topology(MESSAGES["job.finished.v1"]._replace(exchange="orders")) is None
 
 
 def test_dispatches_and_outbound_events_may_be_deferred() -> None:
@@ -375,43 +355,24 @@ NO_TRACE = {"traceparent": None, "tracestate": None, "baggage": None}
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 @pytest.mark.parametrize(
-    "trace",
+    "changed",
     [
         {},
         NO_TRACE,
         {**NO_TRACE, "tracestate": 'vendor="1",\\2'},
         {"tracestate": None},
         {**NO_TRACE, "baggage": 'tenant="acme"'},
+        {**NO_TRACE, "id": "\u00e9" * 200},
     ],
-    ids=["as in the example", "no trace", "an odd state alone", "a parent alone", "baggage alone"],
+    ids=["as in the example", "no trace", "an odd state", "a parent alone", "baggage alone", "a long id"],
 )
-def test_every_event_can_be_written(name: str, trace: dict[str, str | None]) -> None:
-    event: Event[Any] = EXAMPLES[name].model_copy(update=trace)
-    assert written(event) == messages.build_message(event)
-
-
-def written(event: Event[Any]) -> messages.Message:
-    """The message of an event, without validation."""
+def test_every_event_can_be_written_without_validation(name: str, changed: dict[str, Any]) -> None:
+    event: Event[Any] = EXAMPLES[name].model_copy(update=changed)
     assert event.time is not None
     trace = {name: getattr(event, name) for name in NO_TRACE}
     key, time, subject = messages.address_of(event)[1], moment_json(event.time), str(event.subject)
-    writer = EventWriter(type(event), event.source)
-    return writer.message(event.id, key, time, subject, messages.encode(event.data).decode(), **trace)
-
-
-def test_text_is_the_event_without_a_trace() -> None:
-    event = EXAMPLES["job.requested.v1"].model_copy(update=NO_TRACE)
-    assert event.time is not None
-    writer = EventWriter(type(event), event.source)
-    text = writer.text(
-        event.id, moment_json(event.time), str(event.subject), messages.encode(event.data).decode()
-    )
-    assert text.encode() == messages.encode(event)
-
-
-def test_an_id_that_amqp_refuses_becomes_another_message_id() -> None:
-    event = EXAMPLES["job.finished.v1"].model_copy(update={**NO_TRACE, "id": "é" * 200})
-    assert written(event) == messages.build_message(event)
+    data, writer = messages.encode(event.data).decode(), EventWriter(type(event), event.source)
+    assert writer.message(event.id, key, time, subject, data, **trace) == messages.build_message(event)
 
 
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=2)), timezone(timedelta(hours=-9.5))])

@@ -168,9 +168,3 @@ def test_a_control_order_reaches_all_one_queue_or_one_agent() -> None:
     for key in ("all", "queue.loading", "agent.loader-7c9f.4121", topology.pulse_key("loader-7c9f.4121")):
         assert list(reached("warrener.control", key)) == ["warrener.control.loader-7c9f.4121"]
     assert list(reached("warrener.control", "agent.loader-7c9f")) == []
-
-
-def test_a_delayed_message_stays_within_the_delay_queues() -> None:
-    event = golden_events()["attempt.dispatched.v1"]
-    assert event.time is not None
-    assert messages.build_delayed_message(event, event.time).exchange == topology.DELAY  # type: ignore[arg-type]

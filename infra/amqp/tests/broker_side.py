@@ -7,20 +7,12 @@ from typing import Any, TypeVar
 from pamqp import body, commands, frame, header
 from pamqp.base import Frame as Method
 
-from warrener_amqp import (
-    AmqpError,
-    AmqpEvent,
-    Channel,
-    ChannelListener,
-    Confirmed,
-    Connection,
-    ConnectionFailed,
-    ConnectionParams,
-    Credentials,
-    Delivered,
-    PublishReturned,
-    Session,
-)
+from warrener_amqp.channel import Channel, ChannelListener
+from warrener_amqp.connection import Connection
+from warrener_amqp.errors import AmqpError
+from warrener_amqp.events import AmqpEvent, Confirmed, ConnectionFailed, Delivered, PublishReturned
+from warrener_amqp.handshake import ConnectionParams, Credentials
+from warrener_amqp.session import Session
 
 T = TypeVar("T")
 

@@ -5,7 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from warrener_amqp import Session, parse_address
+from warrener_amqp.address import parse_address
+from warrener_amqp.session import Session
 
 OpenSession = Callable[[str], Awaitable[Session]]
 

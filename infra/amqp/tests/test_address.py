@@ -4,7 +4,8 @@ import ssl
 
 import pytest
 
-from warrener_amqp import ConnectionParams, Credentials, parse_address, parse_addresses
+from warrener_amqp.address import parse_address, parse_addresses
+from warrener_amqp.handshake import ConnectionParams, Credentials
 
 
 def test_defaults_of_a_url() -> None:

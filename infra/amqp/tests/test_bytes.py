@@ -7,30 +7,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from infra.amqp.tests.broker_side import content, deliver, method, opened, story
 from pamqp import commands, frame, header
 from tests.faults.raw_messages import POISON
 
-from warrener_amqp import (
-    AmqpError,
+from warrener_amqp import properties
+from warrener_amqp.errors import AmqpError
+from warrener_amqp.events import (
     AmqpEvent,
     Blocked,
     ChannelClosed,
     Confirmed,
-    Connection,
     ConnectionFailed,
     ConsumerCancelled,
-    Credentials,
     Delivered,
-    Properties,
     PublishReturned,
     Replied,
     Unblocked,
-    properties,
 )
-from warrener_amqp.properties import UNREADABLE
+from warrener_amqp.properties import UNREADABLE, Properties
 
 STORY = story()
 KINDS: list[type[AmqpEvent]] = [
@@ -84,13 +81,10 @@ def test_the_story_is_parsed_whole() -> None:
 
 
 @given(st.lists(st.integers(0, len(STORY)), max_size=40))
+@example(list(range(len(STORY))))
 @settings(max_examples=300)
 def test_any_cutting_gives_the_same_events(cuts: list[int]) -> None:
     assert comparable(in_pieces(STORY, cuts)) == comparable(opened().receive(STORY))
-
-
-def test_byte_by_byte() -> None:
-    assert comparable(in_pieces(STORY, list(range(len(STORY))))) == comparable(opened().receive(STORY))
 
 
 @given(st.binary(max_size=60), st.binary(min_size=1, max_size=60), st.integers(0, 255), st.integers(0, 255))
@@ -190,70 +184,6 @@ def test_tables_read_as_pamqp_reads_them(headers: dict[str, object]) -> None:
     (delivered,) = opened().receive(data)
     assert isinstance(delivered, Delivered)
     assert delivered.properties.headers == headers
-
-
-def test_a_publish() -> None:
-    core = opened()
-    core.publish(
-        1,
-        "ex",
-        "key",
-        b"body",
-        content_type="a/b",
-        headers={"h": "v"},
-        message_id="id",
-        type="t",
-        persistent=True,
-        mandatory=True,
-    )
-    assert b"".join(core.data_to_send()) == bytes.fromhex(
-        "01 0001 0000000e 003c 0028 0000 02 6578 03 6b6579 01 ce"  # Basic.Publish, mandatory
-        "02 0001 00000024 003c 0000 0000000000000004 b0a0"  # content header; type, headers, mode, id, kind
-        "03 612f62"
-        "00000008 01 68 53 00000001 76"
-        "02"
-        "02 6964"
-        "01 74 ce"
-        "03 0001 00000004 626f6479 ce"  # body
-    )
-
-
-def test_acknowledgements() -> None:
-    core = opened()
-    core.ack(1, 258, multiple=True)
-    core.reject(1, 258, requeue=False)
-    assert b"".join(core.data_to_send()) == bytes.fromhex(
-        "01 0001 0000000d 003c 0050 0000000000000102 01 ce01 0001 0000000d 003c 005a 0000000000000102 00 ce"
-    )
-
-
-def test_a_delivery_and_a_confirm() -> None:
-    events = opened().receive(
-        bytes.fromhex(
-            "01 0001 00000016 003c 003c 01 63 0000000000000009 01 02 6578 03 6b6579 ce"
-            "02 0001 00000011 003c 0000 0000000000000002 9000 01 61 02 ce"
-            "03 0001 00000002 6869 ce"
-            "01 0001 0000000d 003c 0078 0000000000000007 01 ce"
-        )
-    )
-    properties = Properties(content_type="a", persistent=True)
-    assert events == [
-        Delivered(1, "c", 9, True, "ex", "key", properties, b"hi"),
-        Confirmed(1, 7, multiple=True, positive=False),
-    ]
-
-
-def test_greeting_calls_and_goodbye() -> None:
-    assert Connection(Credentials("a", "b")).data_to_send() == [bytes.fromhex("414d5150 00 00 09 01")]
-    core = opened()
-    core.call(1, commands.Basic.Qos(0, 500, False))
-    core.close_channel(1)
-    core.close()
-    assert b"".join(core.data_to_send()) == bytes.fromhex(
-        "01 0001 0000000b 003c 000a 00000000 01f4 00 ce"
-        "01 0001 0000000f 0014 0028 00c8 04 646f6e65 0000 0000 ce"
-        "01 0000 0000000f 000a 0032 00c8 04 646f6e65 0000 0000 ce"
-    )
 
 
 short = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

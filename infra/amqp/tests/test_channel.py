@@ -17,16 +17,13 @@ from pamqp import commands
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from warrener_amqp import (
+from warrener_amqp.connection import Connection
+from warrener_amqp.errors import ChannelGone, ConnectionLost, FrameMalformed, ProtocolViolated
+from warrener_amqp.events import (
     ChannelClosed,
-    ChannelGone,
     Confirmed,
-    Connection,
-    ConnectionLost,
     ConsumerCancelled,
     Delivered,
-    FrameMalformed,
-    ProtocolViolated,
     PublishReturned,
     Replied,
 )

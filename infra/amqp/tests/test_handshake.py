@@ -6,18 +6,10 @@ import pytest
 from infra.amqp.tests.broker_side import CAPABILITIES, START, TUNE, failure, method, opened, sent
 from pamqp import commands
 
-from warrener_amqp import (
-    AuthenticationRefused,
-    Closed,
-    Connection,
-    ConnectionFailed,
-    ConnectionLost,
-    ConnectionParams,
-    Credentials,
-    FrameMalformed,
-    Opened,
-    ProtocolViolated,
-)
+from warrener_amqp.connection import Connection
+from warrener_amqp.errors import AuthenticationRefused, ConnectionLost, FrameMalformed, ProtocolViolated
+from warrener_amqp.events import Closed, ConnectionFailed, Opened
+from warrener_amqp.handshake import ConnectionParams, Credentials
 
 
 def client(password: str = "b", **params: Any) -> Connection:

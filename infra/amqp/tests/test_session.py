@@ -12,18 +12,13 @@ from infra.amqp.tests.conftest import OpenSession
 from pamqp import commands
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_amqp import (
-    AmqpEvent,
-    Channel,
-    ChannelGone,
-    ChannelRefused,
-    ConnectionLost,
-    FrameMalformed,
-    Session,
-    parse_address,
-)
 from warrener_amqp import session as session_module
 from warrener_amqp import transport as transport_module
+from warrener_amqp.address import parse_address
+from warrener_amqp.channel import Channel
+from warrener_amqp.errors import ChannelGone, ChannelRefused, ConnectionLost, FrameMalformed
+from warrener_amqp.events import AmqpEvent
+from warrener_amqp.session import Session
 
 WITHIN = 60.0
 

@@ -12,7 +12,8 @@ from infra.amqp.tests.broker_side import RecordingListener, publish
 from infra.amqp.tests.conftest import OpenSession
 from pamqp import commands
 
-from warrener_amqp import Session, parse_address
+from warrener_amqp.address import parse_address
+from warrener_amqp.session import Session
 from warrener_devservers import PrivateRabbitMQ, ServerMissing
 from warrener_devservers.process import free_block
 

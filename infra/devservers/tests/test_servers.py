@@ -147,21 +147,16 @@ async def test_cleared_it_has_an_empty_vhost(running: PrivateRabbitMQ) -> None:
             await channel.get_queue("full")
 
 
-def test_its_search_path_has_no_plugin_that_is_not_enabled(running: PrivateRabbitMQ) -> None:
+def test_a_node_has_its_own_folder_and_timeouts_and_no_plugin_but_ours(running: PrivateRabbitMQ) -> None:
     seen = running.evaluate("code:get_path()")
     assert "/rabbit-" in seen
     assert "/rabbitmq_prelaunch-" in seen, "rabbit needs it"
     assert "/rabbitmq_management-" not in seen
     assert "search path" not in running.log.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("key", "milliseconds"),
-    [("consumer_timeout", "180000"), ("dead_letter_worker_publisher_confirm_timeout", "20000")],
-    ids=["the configured one", "a refused dead letter is published again soon"],
-)
-def test_timeouts_are_those_of_the_node(running: PrivateRabbitMQ, key: str, milliseconds: str) -> None:
-    assert running.evaluate(f"{{ok, T}} = application:get_env(rabbit, {key}), T") == milliseconds
+    assert running.log.parent.stat().st_mode & 0o077 == 0, "only its owner may enter"
+    timeouts = {"consumer_timeout": "180000", "dead_letter_worker_publisher_confirm_timeout": "20000"}
+    for key, milliseconds in timeouts.items():
+        assert running.evaluate(f"{{ok, T}} = application:get_env(rabbit, {key}), T") == milliseconds
 
 
 def test_an_error_in_a_question_is_an_error_here_and_a_bad_name_is_refused(running: PrivateRabbitMQ) -> None:
@@ -170,16 +165,6 @@ def test_an_error_in_a_question_is_an_error_here_and_a_bad_name_is_refused(runni
     assert running.version().count(".") == 2  # and the next question has its answer
     with pytest.raises(ValueError, match="vhost name of A-Z"):
         running.add_vhost('a">>), halt(')
-
-
-def test_only_its_owner_may_enter_its_folder(running: PrivateRabbitMQ) -> None:
-    assert running.log.parent.stat().st_mode & 0o077 == 0
-
-
-def test_a_node_that_is_not_there_does_not_answer(node: PrivateRabbitMQ) -> None:
-    node.stop()  # as the next two tests need it: a start takes seconds
-    with pytest.raises(ServerFailed, match="is it running"):
-        node.version()
 
 
 def test_a_wrong_configuration_is_shown_with_the_log(
@@ -226,6 +211,8 @@ def test_a_node_dies_with_its_guard(running: PrivateRabbitMQ) -> None:
     os.kill(guard, signal.SIGKILL)
     until(lambda: not any(alive(pid) for pid in family), "nothing of the node to be left")
     assert not running.running
+    with pytest.raises(ServerFailed, match="is it running"):
+        running.version()
 
 
 def alive(pid: int) -> bool:
@@ -350,9 +337,7 @@ def test_a_block_with_one_taken_port_is_passed_over(monkeypatch: pytest.MonkeyPa
         assert free_block((0, 1)) != base
 
 
-def test_ports_lie_below_those_of_outgoing_connections() -> None:
-    assert all(10_000 <= free_block((0, 4)) <= 32_768 - 5 for _ in range(50))
-
-
-def test_two_servers_of_one_process_never_look_at_the_same_block() -> None:
-    assert free_block((0,)) != free_block((0,))
+def test_blocks_of_one_process_differ_and_lie_below_the_ports_of_outgoing_connections() -> None:
+    blocks = [free_block((0, 4)) for _ in range(50)]
+    assert len(set(blocks)) == 50
+    assert all(10_000 <= block <= 32_768 - 5 for block in blocks)

@@ -34,12 +34,9 @@ def test_the_group_of_this_process_is_where_the_hierarchy_is_mounted(tmp_path: P
     )
     proc = proc_of(tmp_path, mounts, "0::/system.slice/shop.service\n")
     assert own_group(proc) == Path("/sys/fs/cgroup/system.slice/shop.service")
-
-
-def test_in_a_container_the_part_that_is_mounted_is_not_named_twice(tmp_path: Path) -> None:
     mounts = "30 21 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
-    proc = proc_of(tmp_path, mounts, "4:memory:/old\n0::/docker/abc/agent\n")
-    assert own_group(proc) == Path("/sys/fs/cgroup/agent")
+    proc = proc_of(tmp_path / "container", mounts, "4:memory:/old\n0::/docker/abc/agent\n")
+    assert own_group(proc) == Path("/sys/fs/cgroup/agent"), "the part that is mounted is not named twice"
 
 
 def test_elsewhere_there_is_none(tmp_path: Path) -> None:

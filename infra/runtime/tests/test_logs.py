@@ -56,14 +56,6 @@ def test_a_record_is_a_sentence_an_action_and_its_context() -> None:
     }
 
 
-def test_the_level_is_obeyed() -> None:
-    stream = configured(level="warning")
-    log = logs.get_logger("p")
-    log.info("Quiet.", action="a")
-    log.warning("Loud.", action="a")
-    assert [record["message"] for record in records(stream)] == ["Loud."]
-
-
 def test_other_libraries_go_the_same_way_from_warning(stream: io.StringIO) -> None:
     logging.getLogger("aio_pika.connection").info("chatter")
     logging.getLogger("aio_pika.connection").warning("lost %s", "amqp://me:secret@host/")

@@ -35,7 +35,8 @@ def test_flags_win_over_variables_over_the_file_over_defaults(
     assert load(BreadSettings).loaves == 3
     write(tmp_path / "warrener.toml", "loaves = 4\nlog_level = 'debug'")
     assert load(BreadSettings).loaves == 4
-    monkeypatch.setenv("WARRENER_LOAVES", "5")
+    monkeypatch.setenv("warrener_Loaves", "5")
+    monkeypatch.setenv("WARRENER_LOG_LEVEL", "")  # which is not set
     assert load(BreadSettings).loaves == 5
     settings = load(BreadSettings, loaves=6, log_format=None)
     assert (settings.loaves, settings.log_level, settings.log_format) == (6, "debug", "json")
@@ -46,11 +47,11 @@ def test_a_table_of_the_service_wins_over_what_all_services_share(
 ) -> None:
     file = write(
         tmp_path / "elsewhere.toml",
-        "loaves = 4\nshutdown_timeout = 7\n[bakery]\nloaves = 9\n[other]\nloaves = 1",
+        "loaves = 4\nshutdown_timeout = 7\nrelease_timeout = '2m'\n[bakery]\nloaves = 9\n[other]\nloaves = 1",
     )
     monkeypatch.setenv("WARRENER_CONFIG", str(file))
     settings = load(BreadSettings)
-    assert (settings.loaves, settings.shutdown_timeout) == (9, 7)
+    assert (settings.loaves, settings.shutdown_timeout, settings.release_timeout) == (9, 7, 120)
 
 
 def test_a_table_of_a_variable_is_merged_into_that_of_the_file(
@@ -59,16 +60,6 @@ def test_a_table_of_a_variable_is_merged_into_that_of_the_file(
     write(tmp_path / "warrener.toml", "[bakery.prices]\nrye = 4\nspelt = 5")
     monkeypatch.setenv("WARRENER_PRICES", '{"rye": 6}')
     assert load(BreadSettings).prices == {"rye": 6, "spelt": 5}
-
-
-def test_the_case_of_a_variable_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("warrener_Loaves", "5")
-    assert load(BreadSettings).loaves == 5
-
-
-def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARRENER_OTLP_ENDPOINT", "")
-    assert load(ServiceSettings).otlp_endpoint is None
 
 
 @pytest.mark.parametrize(
@@ -80,6 +71,7 @@ def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
         ("BROKER_URL", "localhost", "a URL like amqp://host:5672/vhost"),
         ("BROKER_URL", "amqp://h:notaport/", "a URL like amqp://host:5672/vhost"),
         ("OVENS", "[big", "a valid list"),
+        ("SHUTDOWN_TIMEOUT", "soon", 'a duration such as 90, "90s", "2m", "1h30m" or "PT2M"'),
     ],
 )
 def test_a_wrong_variable_is_named_with_what_was_expected_and_what_came(
@@ -131,12 +123,8 @@ def test_a_slip_of_the_pen_gets_a_hint_and_the_setting_of_another_service_does_n
     assert len(hints) == 2
     assert "WARRENER_BROKER_ULR looks like a slip of the pen for WARRENER_BROKER_URL" in hints[0]
     assert "shutdown_timeot looks like a slip of the pen for shutdown_timeout" in hints[1]
-
-
-def test_the_hint_stands_beside_the_error_that_it_may_explain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARRENER_LOG_LEVLE", "debug")
     monkeypatch.setenv("WARRENER_LOG_LEVEL", "loud")
-    with pytest.raises(SettingsError, match="hint: WARRENER_LOG_LEVLE"):
+    with pytest.raises(SettingsError, match="hint: WARRENER_BROKER_ULR"):
         load(ServiceSettings)
 
 
@@ -148,17 +136,3 @@ def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError) as caught:
         load(ServiceSettings)
     assert "secret" not in str(caught.value)
-
-
-def test_a_duration_is_written_as_people_write_it_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", "1h30m")
-    assert load(ServiceSettings).shutdown_timeout == 5400
-    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", "soon")
-    with pytest.raises(SettingsError, match=r"WARRENER_SHUTDOWN_TIMEOUT: expected a duration such as 90, "):
-        load(ServiceSettings)
-
-
-def test_a_duration_of_the_file_may_be_a_number_or_a_text(tmp_path: Path) -> None:
-    write(tmp_path / "warrener.toml", "shutdown_timeout = 7\nrelease_timeout = '2m'")
-    settings = load(ServiceSettings)
-    assert (settings.shutdown_timeout, settings.release_timeout) == (7, 120)

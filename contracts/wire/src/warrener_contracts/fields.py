@@ -197,3 +197,8 @@ def is_none(value: object) -> bool:
 def is_zero(value: object) -> bool:
     """True for a count of zero."""
     return value == 0
+
+
+def optional_field(description: str) -> Any:
+    """A field that may be None, and is omitted then."""
+    return Field(default=None, exclude_if=is_none, description=description)

@@ -16,6 +16,7 @@ from warrener_contracts.fields import (
     PositiveDuration,
     is_none,
     is_unset,
+    optional_field,
     parse_duration,
 )
 
@@ -40,10 +41,8 @@ class Backoff(BaseModel, frozen=True):
     jitter: float = Field(
         default=0.1, ge=0.0, le=1.0, description="Share of the delay that is added or subtracted at random."
     )
-    step: Duration | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Linear: the growth from one delay to the next; factor is ignored.",
+    step: Duration | None = optional_field(
+        "Linear: the growth from one delay to the next; factor is ignored."
     )
     delays: tuple[Duration, ...] | None = Field(
         default=None,
@@ -138,14 +137,6 @@ class Guarantee(StrEnum):
     EXCLUSIVE = "exclusive"  # starts only once its claim is granted, and reports it at once
 
 
-def _is_default_snoozes(value: object) -> bool:
-    return value == MAX_SNOOZES
-
-
-def _is_one(value: object) -> bool:
-    return value == 1
-
-
 class JobPolicy(BaseModel, frozen=True):
     """Limits of a job's attempts. The agent declares them; a request may override parts."""
 
@@ -164,26 +155,22 @@ class JobPolicy(BaseModel, frozen=True):
     timeout: PositiveDuration = Field(
         default=timedelta(hours=1), description="Maximum time of one attempt, from its start."
     )
-    heartbeat_timeout: PositiveDuration | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Maximum time between two heartbeats of its handler before the attempt times out.",
+    heartbeat_timeout: PositiveDuration | None = optional_field(
+        "Maximum time between two heartbeats of its handler before the attempt times out."
     )
     start_timeout: PositiveDuration = Field(
         default=timedelta(hours=1),
         description="Time in the queue after which `attempt.start_timed_out` is sent once; the job waits on.",
     )
     backoff: Backoff = Backoff()
-    max_age: PositiveDuration | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Time from its first due moment; no attempt begins later.",
+    max_age: PositiveDuration | None = optional_field(
+        "Time from its first due moment; no attempt begins later."
     )
     max_snoozes: int = Field(
         default=MAX_SNOOZES,
         ge=0,
         le=1_000_000,
-        exclude_if=_is_default_snoozes,
+        exclude_if=lambda value: value == MAX_SNOOZES,
         description="Number of snoozes after which each further one is charged as a failure.",
     )
     retry_on: ErrorNames = Field(
@@ -199,7 +186,7 @@ class JobPolicy(BaseModel, frozen=True):
         default=1,
         ge=1,
         le=MAX_DISPATCH_BATCH,
-        exclude_if=_is_one,
+        exclude_if=lambda value: value == 1,
         description="First attempts dispatched at once that may share a message and a slot of their agent: "
         "for thousands of short jobs.",
     )
@@ -210,11 +197,9 @@ class JobPolicy(BaseModel, frozen=True):
         exclude_if=is_unset,
         description="External services that its handler needs; jobs wait while a breaker of one is open.",
     )
-    breaker: BreakerPolicy | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Policy of the job type's own breaker and those of its dependencies. None: no breaker of "
-        "its own, and the default policy for its dependencies.",
+    breaker: BreakerPolicy | None = optional_field(
+        "Policy of the job type's own breaker and those of its dependencies. None: no breaker of "
+        "its own, and the default policy for its dependencies."
     )
 
     @property
@@ -241,8 +226,8 @@ class PolicyOverrides(BaseModel, frozen=True):
     max_crashes: int | None = Field(default=None, ge=1, le=1000, exclude_if=is_none)
     max_age: PositiveDuration | None = Field(default=None, exclude_if=is_unset)
     max_snoozes: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=is_none)
-    retry_on: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: all errors.")
-    no_retry_on: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: none.")
+    retry_on: ErrorNames | None = optional_field("Empty: all errors.")
+    no_retry_on: ErrorNames | None = optional_field("Empty: none.")
 
     def apply_to(self, policy: JobPolicy) -> JobPolicy:
         """Return `policy` with these parts replaced."""

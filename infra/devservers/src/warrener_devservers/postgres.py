@@ -184,17 +184,12 @@ class PrivatePostgres(PostgresCommands, PrivateServer):
     """
 
     def __init__(
-        self,
-        folder: Path,
-        port: int | None = None,
-        *,
-        durable: bool = False,
-        settings: Mapping[str, str] = MappingProxyType({}),
+        self, folder: Path, *, durable: bool = False, settings: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         """`durable`: fsync is on, as in production. `settings`: more of postgresql.conf."""
         self._settings = _SETTINGS | ({} if durable else _UNSYNCED) | dict(settings)
         self._cluster = PostgresCluster(folder.absolute(), programs(), account())
-        self._port = port or free_block((0,))
+        self._port = free_block((0,))
         super().__init__(f"PostgreSQL in {folder}", self._guard_spec())
 
     @property

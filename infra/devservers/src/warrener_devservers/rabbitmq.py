@@ -42,7 +42,7 @@ _GREETING = b"AMQP\x00\x00\x09\x01"
 _START = b"\x00\x0a\x00\x0a"  # class 10, method 10: Connection.Start
 _FRAME_HEAD = 7  # bytes: type, channel, size
 _ANSWER_WITHIN = 5.0  # seconds
-_STOP_WITHIN = 60.0
+_START_WITHIN, _STOP_WITHIN = 90.0, 60.0
 _ADVANCED = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 20000}]}].\n"
 """A dead letter that a full queue refused is published again after 20 s. RabbitMQ's default is 180 s, and
 retries leave the delay queues as dead letters. The setting has no key in rabbitmq.conf."""
@@ -323,7 +323,6 @@ class PrivateRabbitMQ(RabbitMQCommands, process.PrivateServer):
         consumer_timeout: timedelta | None = None,
         configuration: Sequence[str] = (),
         installation: RabbitMQInstallation | None = None,
-        start_within: float = 90.0,
     ) -> None:
         """`configuration`: additional lines of rabbitmq.conf. `port`: the first of five, if they are free;
         else, and for None, others that are. The data belongs to the folder, whatever the port."""
@@ -332,7 +331,6 @@ class PrivateRabbitMQ(RabbitMQCommands, process.PrivateServer):
         self._files = NodeFiles(
             folder.absolute(), first, tuple(plugins), consumer_timeout, tuple(configuration)
         )
-        self._start_within = start_within
         self._control = ErlangControl(self._files.folder)
         super().__init__(f"RabbitMQ in {folder}", self._guard_spec())
 
@@ -356,7 +354,7 @@ class PrivateRabbitMQ(RabbitMQCommands, process.PrivateServer):
             return
         self._files.write()
         self._files.pid_file.unlink(missing_ok=True)  # of a killed node: its process id may have been reused
-        self.launch(self._is_ready, self._start_within)
+        self.launch(self._is_ready, _START_WITHIN)
 
     def stop(self) -> None:
         """Stop the node in order; its data stays."""

@@ -29,7 +29,6 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...
 
 
 class SystemClock:

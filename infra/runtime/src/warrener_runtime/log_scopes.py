@@ -43,7 +43,6 @@ class LogScope(Protocol):
 
     def capture(self, line: LoggedLine) -> None:
         """Take a line. Called in the thread that logs, one call at a time."""
-        ...
 
 
 current_scope: Final = ContextVar[LogScope | None]("warrener_log_scope", default=None)

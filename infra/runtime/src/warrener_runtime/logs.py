@@ -17,7 +17,6 @@ class Log(Protocol):
     def error(self, event: str, /, *, action: str, **context: object) -> None: ...
     def exception(self, event: str, /, *, action: str, **context: object) -> None:
         """An error, with the traceback of the exception that is being handled."""
-        ...
 
     def bind(self, **context: object) -> Self:
         """The same logger with more context, such as job_id and attempt."""

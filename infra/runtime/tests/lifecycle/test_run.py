@@ -20,7 +20,7 @@ import pytest
 from warrener_runtime.lifecycle import gc_tuning
 
 PREAMBLE = """
-import asyncio, os, sys
+import asyncio, gc, os, sys
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import BusCredentialsRefused
 from warrener_runtime.lifecycle import Consumer, Group, Loop, ManagedComponent, Resource
@@ -120,6 +120,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 SLOW = """
 class Slow(ManagedComponent):
+    async def _on_start(self):
+        log.info("Started.", action="slow.started", aside=gc.get_freeze_count())
+
     async def _on_drain(self):
         log.info("Finishing.", action="slow.draining")
         if "NEVER_FINISHES" in os.environ:
@@ -135,7 +138,10 @@ sys.exit(main("slow", ServiceSettings, build))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_and_ends_cleanly(run: Run, number: signal.Signals) -> None:
-    service = run(SLOW)
+    service = run(SLOW, WARRENER_SHUTDOWN_TIMEOT="1")
+    hint = service.until("settings.hint")["message"]
+    assert "WARRENER_SHUTDOWN_TIMEOT looks like a slip of the pen" in hint
+    assert service.until("slow.started")["aside"] > 10_000, "for the collector: modules alone are more"
     service.until("service.started")
     service.signal(number)
     assert service.until("service.draining")["signal"] == number.name
@@ -323,32 +329,6 @@ def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
     assert working["content"]["checks"] == {"service": "ok", "store": "ok"}
     service.signal(signal.SIGTERM)
     assert service.ended() == 0
-
-
-def test_hints_are_logged(run: Run) -> None:
-    service = run(SLOW, WARRENER_SHUTDOWN_TIMEOT="1")
-    assert (
-        "WARRENER_SHUTDOWN_TIMEOT looks like a slip of the pen" in service.until("settings.hint")["message"]
-    )
-    assert service.stop() == 0
-
-
-def test_what_a_service_is_made_of_is_set_aside_for_the_collector_before_it_works(run: Run) -> None:
-    service = run(
-        """
-        import gc
-
-        class Telling(ManagedComponent):
-            async def _on_start(self):
-                log.info("Started.", action="counted", aside=gc.get_freeze_count())
-
-        async def build(settings, telemetry):
-            return Service(Telling("telling"))
-
-        sys.exit(main("counts", ServiceSettings, build))
-        """
-    )
-    assert service.until("counted")["aside"] > 10_000, "modules alone are more"
 
 
 class Link:

@@ -158,12 +158,7 @@ PROTOCOL, TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_T
         (None, None, {BASE: "https://c/otlp/"}, ("https://c/otlp/v1/traces", HTTP)),
         (None, None, {BASE: "http://c:4317", PROTOCOL: "grpc"}, ("http://c:4317", GRPC)),
         (None, None, {BASE: "http://b", TRACES: "http://t/own"}, ("http://t/own", HTTP)),
-        (
-            None,
-            None,
-            {BASE: "http://b", PROTOCOL: "grpc", TRACES_PROTOCOL: HTTP},
-            ("http://b/v1/traces", HTTP),
-        ),
+        (None, None, {BASE: "http://b", PROTOCOL: GRPC, TRACES_PROTOCOL: HTTP}, ("http://b/v1/traces", HTTP)),
         (None, GRPC, {BASE: "c:4317"}, ("c:4317", GRPC)),
         ("http://ours:4317", None, {BASE: "http://b"}, ("http://ours:4317", GRPC)),
         ("http://ours", HTTP, {PROTOCOL: "grpc"}, ("http://ours/v1/traces", HTTP)),
@@ -278,23 +273,17 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
         server.server_close()
 
 
-def test_headers_and_compression_are_those_of_the_variables(
+def test_headers_and_compression_are_those_of_the_variables_and_the_password_that_of_the_url(
     serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b,tenant=x")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "gzip")
     server = serve(200)
-    OtlpHttpClient("traces", server.url, 5.0).post([b"spans"])
+    OtlpHttpClient("traces", server.url.replace("//", "//me:p%40ss@"), 5.0).post([b"spans"])
     [(headers, body)] = server.got
+    assert b64decode(headers["authorization"].removeprefix("Basic ")) == b"me:p@ss"
     assert (headers["api-key"], headers["tenant"]) == ("a b", "x")
     assert (headers["content-type"], gzip.decompress(body)) == ("application/x-protobuf", b"spans")
-
-
-def test_user_and_password_of_the_url_go_as_a_header(serve: Callable[..., Server]) -> None:
-    server = serve(200)
-    OtlpHttpClient("traces", server.url.replace("//", "//me:p%40ss@"), 5.0).post([b"spans"])
-    [(headers, _)] = server.got
-    assert b64decode(headers["authorization"].removeprefix("Basic ")) == b"me:p@ss"
 
 
 def test_a_server_of_another_protocol_costs_each_request_and_is_named() -> None:

@@ -39,12 +39,6 @@ def recorded() -> Metrics:
 # -- variables ---------------------------------------------------------------------------------------------
 
 
-def test_without_variables_metrics_are_recorded_and_not_pushed() -> None:
-    assert otlp.metric_settings({}) == otlp.MetricSettings(
-        enabled=True, endpoint=None, interval=60.0, timeout=10.0
-    )
-
-
 @pytest.mark.parametrize(
     "variables", [{"OTEL_SDK_DISABLED": "TRUE"}, {"OTEL_METRICS_EXPORTER": "none"}], ids=str
 )
@@ -64,20 +58,16 @@ def test_variables_switch_metrics_off(variables: Mapping[str, str]) -> None:
         ),
         ({"OTEL_METRICS_EXPORTER": "otlp"}, ("http://localhost:4318/v1/metrics", "http/protobuf")),
         ({f"{OTLP}_ENDPOINT": "http://c:4318", "OTEL_METRICS_EXPORTER": "prometheus"}, None),
+        ({}, None),
     ],
     ids=str,
 )
 def test_variables_name_the_collector(variables: Mapping[str, str], endpoint: tuple[str, str] | None) -> None:
     chosen = otlp.metric_settings(variables)
-    assert chosen.enabled
-    assert chosen.endpoint == endpoint
-
-
-def test_interval_and_timeout_count_milliseconds() -> None:
+    assert (chosen.enabled, chosen.endpoint) == (True, endpoint)
+    assert (chosen.interval, chosen.timeout) == (60.0, 10.0)
     batches = {"OTEL_METRIC_EXPORT_INTERVAL": "5000", "OTEL_METRIC_EXPORT_TIMEOUT": "3000"}
-    chosen = otlp.metric_settings(
-        {f"{OTLP}_ENDPOINT": "http://collector:4318", f"{OTLP}_TIMEOUT": "9000", **batches}
-    )
+    chosen = otlp.metric_settings({f"{OTLP}_TIMEOUT": "9000", **batches})
     assert (chosen.interval, chosen.timeout) == (5.0, 3.0)
 
 
@@ -125,19 +115,14 @@ def pusher(collector: Collector, interval: float = AT_THE_END) -> MetricPusher:
     return MetricPusher(recorded(), exporter, COLLECTOR.url, lambda: resource, interval)
 
 
-def test_the_last_metrics_are_pushed_at_the_end() -> None:
+@pytest.mark.parametrize("rests", [False, True])
+def test_the_last_metrics_are_pushed_at_the_end_unless_another_way_carries_them(*, rests: bool) -> None:
     exporter = Collector()
-    pusher(exporter).close()
-    assert len(exporter.pushed) == 1
+    ending = pusher(exporter)
+    ending.rests = rests
+    ending.close()
+    assert len(exporter.pushed) == (not rests)
     assert exporter.closed.is_set()
-
-
-def test_metrics_that_another_way_carries_are_not_pushed() -> None:
-    exporter = Collector()
-    resting = pusher(exporter)
-    resting.rests = True
-    resting.close()
-    assert exporter.pushed == []
 
 
 def test_an_outage_of_the_collector_is_one_line_and_its_end_another() -> None:

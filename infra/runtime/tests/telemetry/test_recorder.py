@@ -24,13 +24,22 @@ UNSAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-00")
 # -- sampling and limits -----------------------------------------------------------------------------------
 
 
-def test_a_sampler_that_takes_none_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+@pytest.mark.parametrize(
+    ("variable", "value"), [("OTEL_TRACES_SAMPLER", "always_off"), ("OTEL_SDK_DISABLED", "true")]
+)
+def test_a_span_that_is_not_recorded_is_the_current_one_all_the_same(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
     telemetry = Telemetry.in_memory("s")
-    with telemetry.span("accept bake") as span:
+    with telemetry.span("accept bake", parent=PARENT) as span:
         assert not span.recording
+        around = trace.get_current_span().get_span_context()
+        assert ids(around) == (TRACE_ID, span.context.span_id)
+        assert around.trace_flags.sampled == span.context.sampled
+    root = telemetry.record("accept bake", NOW, NOW, parent=None, attributes={})
+    assert not root.sampled
     assert telemetry.spans() == ()
-    assert span.context.sampled is False
 
 
 def test_a_sampler_by_ratio_takes_what_its_parent_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,16 +51,6 @@ def test_a_sampler_by_ratio_takes_what_its_parent_took(monkeypatch: pytest.Monke
         span.set("b", 2)
     assert dict(only(telemetry).attributes or {}) == {"a": 1, "b": 2}
     assert ids(only(telemetry).parent) == (TRACE_ID, PARENT.span_id)
-
-
-def test_the_sdk_switched_off_makes_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    telemetry = Telemetry.in_memory("s")
-    with telemetry.span("accept bake", parent=PARENT) as span:
-        assert not span.recording
-    assert span.context.trace_id == TRACE_ID
-    assert telemetry.record("accept bake", NOW, NOW, parent=None, attributes={}) == NO_CONTEXT
-    assert telemetry.spans() == ()
 
 
 def test_values_are_no_longer_than_the_limit_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,16 +86,6 @@ def test_a_sampler_by_the_parent_drops_under_an_unsampled_one_before_a_span_is_b
     assert telemetry.records(PARENT)
     assert telemetry.record("judge bake", NOW, NOW, parent=UNSAMPLED, attributes={}) == UNSAMPLED
     assert telemetry.spans() == ()
-
-
-def test_a_span_that_a_sampler_drops_is_the_current_one_of_its_handler(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    with Telemetry.in_memory("s").span("attempt bake", parent=PARENT) as span:
-        around = trace.get_current_span().get_span_context()
-        assert ids(around) == (TRACE_ID, span.context.span_id)
-        assert not around.trace_flags.sampled
 
 
 # -- the SDK's spans in place of ours ----------------------------------------------------------------------

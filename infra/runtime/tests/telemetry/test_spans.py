@@ -79,9 +79,6 @@ def test_a_context_that_is_none_is_taken_for_none(traceparent: str | None) -> No
     telemetry = Telemetry.in_memory("s")
     telemetry.span("root", parent=context).finish()
     assert only(telemetry).parent is None
-
-
-def test_a_context_of_a_later_version_is_understood() -> None:
     assert TraceContext(f"01-{TRACE_ID}-b7ad6b7169203331-01-what-will-be").trace_id == TRACE_ID
 
 
@@ -272,13 +269,6 @@ def test_what_a_handler_adds_to_its_attempt_is_in_the_same_span(parent: TraceCon
     assert span.status.status_code is StatusCode.OK
 
 
-async def test_a_handler_may_set_attributes_in_a_thread(telemetry: Telemetry) -> None:
-    with telemetry.span("attempt", parent=PARENT) as ours:
-        await asyncio.to_thread(lambda: trace.get_current_span().set_attribute("where", "thread"))
-    assert ids(only(telemetry).parent) == (TRACE_ID, PARENT.span_id)
-    assert ids(only(telemetry).get_span_context()) == (TRACE_ID, ours.context.span_id)
-
-
 def test_a_handler_cannot_end_the_span_and_adds_nothing_once_it_has_ended(telemetry: Telemetry) -> None:
     with telemetry.span("attempt"):
         handlers = trace.get_current_span()
@@ -299,16 +289,12 @@ def test_a_context_that_is_made_for_a_span_is_in_it_and_no_other_is(telemetry: T
     assert only(telemetry).name == "attempt"
 
 
-def test_a_moment_is_a_span_without_length_in_the_trace_of_its_parent(telemetry: Telemetry) -> None:
-    context = telemetry.record("judge bake", NOW, NOW, parent=PARENT, attributes={"warrener.attempt": 2})
-    assert (context.trace_id, context.tracestate) == (TRACE_ID, "vendor=1")
-    assert dict(only(telemetry).attributes or {}) == {"warrener.attempt": 2}
-
-
 def test_the_flag_of_a_random_trace_is_set_by_who_draws_it_and_handed_on(telemetry: Telemetry) -> None:
     root = telemetry.record("accept bake", NOW, NOW, parent=None, attributes={})
     under = telemetry.record("attempt bake", NOW, NOW, parent=root, attributes={})
-    foreign = telemetry.record("attempt bake", NOW, NOW, parent=PARENT, attributes={})
+    foreign = telemetry.record("attempt bake", NOW, NOW, parent=PARENT, attributes={"a": 2})
+    assert (foreign.trace_id, foreign.tracestate) == (TRACE_ID, "vendor=1")
+    assert dict(telemetry.spans()[-1].attributes or {}) == {"a": 2}
     assert [(context.traceparent or "")[-3:] for context in (root, under, foreign)] == ["-03", "-03", "-01"]
 
 

@@ -17,7 +17,7 @@ from warrener_runtime.secrets import mask
 
 if TYPE_CHECKING:  # a command imports the client or the store if it connects
     from warrener.settings import CommandSettings
-    from warrener_amqp import Address
+    from warrener_amqp.address import Address
     from warrener_client import Client
     from warrener_store import Store
 
@@ -177,7 +177,7 @@ def parse_broker_url(url: str) -> "Address":
 
 def parse_broker_urls(url: str) -> "list[Address]":
     """Parse the broker's URL into the address of each host. Raises CommandError."""
-    from warrener_amqp import parse_addresses  # noqa: PLC0415 - only those who connect need it
+    from warrener_amqp.address import parse_addresses  # noqa: PLC0415 - only those who connect need it
 
     try:
         return parse_addresses(url)

@@ -174,7 +174,7 @@ async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -
 async def inspect_queues(inspector: "BrokerInspector", queues: Collection[str]) -> BrokerFacts:
     """Query the queues of the services and these dispatch queues. Raises as the inspector does."""
     from warrener.doctor.inspector import QueueInfo  # noqa: PLC0415 - as above
-    from warrener_amqp import ChannelRefused  # noqa: PLC0415 - as above
+    from warrener_amqp.errors import ChannelRefused  # noqa: PLC0415 - as above
 
     found: dict[str, QueueInfo | None] = {}
     places = asyncio.Semaphore(_QUERIES)

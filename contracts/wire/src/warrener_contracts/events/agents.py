@@ -47,9 +47,7 @@ class AgentAnnouncedData(EventData, frozen=True):
     schedules: tuple[ScheduleDeclaration, ...] = Field(
         default=(), exclude_if=fields.is_unset, description="Each is adopted once, when it is new."
     )
-    code_version: fields.Sentence | None = Field(
-        default=None, exclude_if=fields.is_none, description="Version of the code of its handlers."
-    )
+    code_version: fields.Sentence | None = fields.optional_field("Version of the code of its handlers.")
 
 
 class AgentAnnounced(
@@ -85,21 +83,17 @@ class AgentHeartbeatData(EventData, frozen=True):
     started_at: fields.Timestamp
     draining: bool = False
     # For `warrener explain`; agents of earlier versions leave them out, and readers take that for unknown.
-    job_types: tuple[fields.JobType, ...] | None = Field(
-        default=None, exclude_if=fields.is_none, description="Job types that it knows; left out beyond 500."
+    job_types: tuple[fields.JobType, ...] | None = fields.optional_field(
+        "Job types that it knows; left out beyond 500."
     )
-    free_slots: dict[fields.QueueName, Annotated[int, Field(ge=0)]] | None = Field(
-        default=None, exclude_if=fields.is_none, description="Free slots of each queue."
+    free_slots: dict[fields.QueueName, Annotated[int, Field(ge=0)]] | None = fields.optional_field(
+        "Free slots of each queue."
     )
-    trouble: fields.Sentence | None = Field(
-        default=None,
-        exclude_if=fields.is_none,
-        description="Why it cannot handle the messages of its queues now, such as an error of its ledger.",
+    trouble: fields.Sentence | None = fields.optional_field(
+        "Why it cannot handle the messages of its queues now, such as an error of its ledger."
     )
-    code_version: fields.Sentence | None = Field(
-        default=None,
-        exclude_if=fields.is_none,
-        description="Version of the code of its handlers; left out if unknown.",
+    code_version: fields.Sentence | None = fields.optional_field(
+        "Version of the code of its handlers; left out if unknown."
     )
 
 

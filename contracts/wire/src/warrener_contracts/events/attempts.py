@@ -114,9 +114,7 @@ class AttemptCancelledData(AttemptEndedData, frozen=True):
         exclude_if=fields.is_unset,
         description="True if its handler ends the job as cancelled, and nobody else has requested it.",
     )
-    flight_record: FlightRecord | None = Field(
-        default=None, exclude_if=fields.is_unset, description="Observations before it was stopped."
-    )
+    flight_record: FlightRecord | None = fields.optional_field("Observations before it was stopped.")
 
 
 class AttemptCancelled(Event[AttemptCancelledData], frozen=True, route=AGENT_REPORT):

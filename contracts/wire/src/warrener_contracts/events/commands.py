@@ -6,16 +6,14 @@ from pydantic import Field
 
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event, Route
-from warrener_contracts.fields import ReplyAddress, Sentence, is_unset
+from warrener_contracts.fields import ReplyAddress, Sentence, optional_field
 from warrener_contracts.topology import EVENTS
 
 
 class CommandData(EventData, frozen=True):
     """The data of a command whose receiver replies."""
 
-    reply_to: ReplyAddress | None = Field(
-        default=None, exclude_if=is_unset, description="Reply address for command.handled."
-    )
+    reply_to: ReplyAddress | None = optional_field("Reply address for command.handled.")
 
 
 class CommandHandledData(EventData, frozen=True):

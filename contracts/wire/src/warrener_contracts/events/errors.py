@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
-from warrener_contracts.fields import Sentence, StackTrace, is_unset, is_zero
+from warrener_contracts.fields import Sentence, StackTrace, is_unset, is_zero, optional_field
 
 
 class FlightRecord(EventData, frozen=True):
@@ -44,10 +44,8 @@ class ErrorInfo(EventData, frozen=True):
     message: Sentence
     stack: StackTrace | None = None
     retryable: bool = Field(default=True, description="False: no retry can mend it.")
-    flight_record: FlightRecord | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Observations before it was stopped, or before its process died.",
+    flight_record: FlightRecord | None = optional_field(
+        "Observations before it was stopped, or before its process died."
     )
     no_retry_by_policy: bool = Field(
         default=False,

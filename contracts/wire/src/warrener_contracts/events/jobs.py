@@ -8,7 +8,7 @@ from pydantic import Field
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, JOB_EVENT, REPLIES, SUPERVISOR, Event, Route
 from warrener_contracts.events.errors import ErrorInfo
-from warrener_contracts.fields import AttemptNumber, JobType, QueueName, Sentence, Timestamp, is_unset
+from warrener_contracts.fields import AttemptNumber, JobType, QueueName, Sentence, Timestamp, optional_field
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS, STATUS
 
@@ -25,9 +25,7 @@ class JobFinishedData(EventData, frozen=True):
     parent_id: UUID | None = None
     requested_at: Timestamp
     finished_at: Timestamp
-    reason: Sentence | None = Field(
-        default=None, exclude_if=is_unset, description="Why a cancelled job was cancelled."
-    )
+    reason: Sentence | None = optional_field("Why a cancelled job was cancelled.")
 
 
 class JobFinished(

@@ -7,7 +7,7 @@ from pydantic import Field
 from warrener_contracts.events.attempts import AttemptData
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event, Route
-from warrener_contracts.fields import LogText, Sentence, Timestamp, is_unset
+from warrener_contracts.fields import LogText, Sentence, Timestamp, is_unset, optional_field
 from warrener_contracts.topology import LOGS
 
 TraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -34,9 +34,7 @@ class LogEntry(EventData, frozen=True):
         description="It may hold line ends and control characters; escape them for display."
     )
     trace_id: TraceId | None = Field(default=None, exclude_if=is_unset)
-    span_id: SpanId | None = Field(
-        default=None, exclude_if=is_unset, description="The innermost span around the line."
-    )
+    span_id: SpanId | None = optional_field("The innermost span around the line.")
 
 
 class AttemptLoggedData(AttemptData, frozen=True):

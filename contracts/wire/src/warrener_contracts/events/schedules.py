@@ -9,7 +9,7 @@ from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SCHEDULER_COMMAND, Event, Route
 from warrener_contracts.events.schedule_definition import ScheduleName, SchedulePutData
-from warrener_contracts.fields import ReplyAddress, Sentence, Timestamp, is_unset
+from warrener_contracts.fields import ReplyAddress, Sentence, Timestamp, optional_field
 from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.topology import COMMANDS, EVENTS
 
@@ -62,15 +62,11 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
     end: Timestamp = Field(description="Future ticks, and those the clock has yet to decide, are left out.")
     rate: Annotated[float, Field(gt=0, le=1000, description="Jobs a second.")] = 10.0
     reason: Sentence = "requested"
-    not_before: Timestamp | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Time of its first job; set when a scheduler continues a backfill.",
+    not_before: Timestamp | None = optional_field(
+        "Time of its first job; set when a scheduler continues a backfill."
     )
-    reply_to: ReplyAddress | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Reply address for command.handled, or for job.rejected if there is no such schedule.",
+    reply_to: ReplyAddress | None = optional_field(
+        "Reply address for command.handled, or for job.rejected if there is no such schedule."
     )
 
     @model_validator(mode="after")

@@ -48,7 +48,6 @@ class Subscription(Protocol):
     def resubscribe(self) -> None:
         """Consume by another channel. Unacknowledged deliveries go back, as if the broker had closed the
         channel."""
-        ...
 
     def __aiter__(self) -> AsyncIterator[list[types.Delivery]]: ...
 
@@ -57,20 +56,16 @@ class Subscription(Protocol):
 
         Deliveries of an earlier epoch are skipped: the broker redelivers them.
         """
-        ...
 
     async def reject(self, deliveries: Iterable[types.Delivery], *, requeue: bool) -> None:
         """Give them back (counted as a delivery by the broker), or dead-letter them with requeue=False."""
-        ...
 
     async def stop(self) -> None:
         """Stop receiving; iteration ends once all that has arrived was returned. Unacknowledged deliveries
         go back when the bus closes. May be called twice."""
-        ...
 
     async def close(self) -> None:
         """Stop receiving, and return unacknowledged deliveries at once. May be called twice."""
-        ...
 
 
 class Bus(Protocol):
@@ -82,16 +77,13 @@ class Bus(Protocol):
 
         Raises BusCredentialsRefused at once, as waiting would not help.
         """
-        ...
 
     async def close(self) -> None:
         """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
-        ...
 
     async def declare(self, topology: types.TopologySpec) -> None:
         """Declare these, and again after each reconnect. Raises TopologyMismatch if something else
         exists under such a name."""
-        ...
 
     async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         """Declare and bind a queue; now, and not again after a reconnect, for bindings to exchanges of
@@ -101,7 +93,6 @@ class Bus(Protocol):
 
     async def unbind(self, queue: str, bindings: Sequence[types.BindingSpec]) -> None:
         """Remove these bindings where they exist."""
-        ...
 
     async def publish(
         self, messages: Sequence[types.OutgoingMessage], *, timeout: float = 10.0
@@ -122,7 +113,6 @@ class Bus(Protocol):
 
     async def ping(self, *, timeout: float = 5.0) -> None:
         """Publish a message to a queue of our own and receive it back. Raises BusUnreachable."""
-        ...
 
 
 class BusError(Exception):

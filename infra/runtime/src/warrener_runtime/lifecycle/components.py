@@ -19,15 +19,12 @@ class Component(Protocol):
 
     async def start(self) -> None:
         """Return once it works. After an error nothing of it is left."""
-        ...
 
     async def drain(self) -> None:
         """Take no new work, and return once running work is finished."""
-        ...
 
     async def stop(self) -> None:
         """Release everything now. Safe before start, during start and twice."""
-        ...
 
 
 class StoppedWhileStarting(Exception):

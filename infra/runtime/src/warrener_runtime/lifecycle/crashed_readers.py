@@ -43,15 +43,12 @@ class CrashCounts(Protocol):
 
     async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> None:
         """Store one more try of these together; of one message, alone."""
-        ...
 
     async def end(self, queue: str, deliveries: Sequence[Delivery]) -> None:
         """Delete the tries of these messages, as the process has survived them."""
-        ...
 
     async def park(self, queue: str, delivery: Delivery, reason: str, detail: str) -> None:
         """Park a message, and delete its tries."""
-        ...
 
 
 class IsolatingHandler:

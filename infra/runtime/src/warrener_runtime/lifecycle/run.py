@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from functools import partial
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from warrener_runtime import log_output
@@ -57,9 +56,7 @@ class StopSignals:
             loop.add_signal_handler(number, self._receive, number)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)

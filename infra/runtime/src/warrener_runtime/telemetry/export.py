@@ -38,7 +38,7 @@ def make_exporting_recorder(
     sink = BatchingSink(
         otlp_exporter(origin, endpoint), LossLog(endpoint.url), Batching.from_variables(_variables())
     )
-    metrics.counter(SPANS_DROPPED).observe(lambda: sink.losses.total)
+    metrics.counter(SPANS_DROPPED).observe(lambda: {(): sink.losses.total})
     return SpanRecorder(origin, sink.put), sink
 
 

@@ -13,6 +13,8 @@ from typing import Final, Literal
 from warrener_runtime.telemetry import names
 
 MetricKind = Literal["counter", "gauge", "histogram"]
+Labels = tuple[str, ...]
+Constants = Mapping[str, str]
 
 # Labels of metrics alone; the others are attributes of spans too.
 ADMISSION: Final = "warrener.admission"
@@ -54,7 +56,7 @@ _DELIVER = MappingProxyType({**_RABBITMQ, names.MESSAGING_OPERATION_NAME: "deliv
 _PROCESS = MappingProxyType(
     {**_RABBITMQ, names.MESSAGING_OPERATION_NAME: "process", names.MESSAGING_OPERATION_TYPE: "process"}
 )
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NOTHING: Constants = MappingProxyType({})
 
 _MILLISECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _HOURS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
@@ -69,9 +71,9 @@ class MetricSpec:
     kind: MetricKind
     unit: str  # as UCUM has it; words in braces are annotations
     description: str
-    labels: tuple[str, ...] = ()
+    labels: Labels = ()
     services: tuple[str, ...] = ()
-    constants: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    constants: Constants = field(default_factory=lambda: _NOTHING)
     bounds: tuple[float, ...] = ()  # upper bounds of a histogram's buckets
 
     def attributes(self, values: Sequence[str]) -> dict[str, str]:
@@ -89,21 +91,22 @@ class _Services:
         self._services = services
 
     def counter(
-        self, name: str, unit: str, description: str, *labels: str, constants: Mapping[str, str] = _NOTHING
+        self, name: str, unit: str, description: str, labels: Labels = (), constants: Constants = _NOTHING
     ) -> MetricSpec:
         return MetricSpec(name, "counter", unit, description, labels, self._services, constants)
 
-    def gauge(self, name: str, unit: str, description: str, *labels: str) -> MetricSpec:
+    def gauge(self, name: str, unit: str, description: str, labels: Labels) -> MetricSpec:
         return MetricSpec(name, "gauge", unit, description, labels, self._services)
 
     def histogram(
         self,
         name: str,
         description: str,
-        *labels: str,
-        bounds: tuple[float, ...],
+        labels: Labels = (),
+        *,
+        bounds: tuple[float, ...] = _HOURS,
         unit: str = "s",
-        constants: Mapping[str, str] = _NOTHING,
+        constants: Constants = _NOTHING,
     ) -> MetricSpec:
         return MetricSpec(name, "histogram", unit, description, labels, self._services, constants, bounds)
 
@@ -117,37 +120,33 @@ SENT_MESSAGES: Final = _ALL.counter(
     "messaging.client.sent.messages",
     "{message}",
     "Messages published to the broker.",
-    names.MESSAGING_DESTINATION_NAME,
-    names.ERROR_TYPE,
+    (names.MESSAGING_DESTINATION_NAME, names.ERROR_TYPE),
     constants=_PUBLISH,
 )
 CONSUMED_MESSAGES: Final = _ALL.counter(
     "messaging.client.consumed.messages",
     "{message}",
     "Messages received and handed to the service.",
-    names.MESSAGING_DESTINATION_NAME,
+    (names.MESSAGING_DESTINATION_NAME,),
     constants=_DELIVER,
 )
 OPERATION_DURATION: Final = _ALL.histogram(
     "messaging.client.operation.duration",
     "Time to publish a batch of messages, up to the broker's last confirm.",
-    names.ERROR_TYPE,
+    (names.ERROR_TYPE,),
     bounds=_MILLISECONDS,
     constants=_PUBLISH,
 )
 PROCESS_DURATION: Final = _ALL.histogram(
     "messaging.process.duration",
     "Time to process what was received: a batch in scheduler and supervisor, an attempt in agents.",
-    names.MESSAGING_DESTINATION_NAME,
-    names.JOB_TYPE,
-    names.ERROR_TYPE,
-    bounds=_HOURS,
+    (names.MESSAGING_DESTINATION_NAME, names.JOB_TYPE, names.ERROR_TYPE),
     constants=_PROCESS,
 )
 BATCH_SIZE: Final = _ALL.histogram(
     "warrener.batch.size",
     "Messages handled together.",
-    names.MESSAGING_DESTINATION_NAME,
+    (names.MESSAGING_DESTINATION_NAME,),
     bounds=_SIZES,
     unit="{message}",
 )
@@ -158,38 +157,33 @@ JOBS_REQUESTED: Final = _SCHEDULER.counter(
     "warrener.jobs.requested",
     "{job}",
     "Requests for jobs, by what was decided about them.",
-    names.JOB_TYPE,
-    ADMISSION,
+    (names.JOB_TYPE, ADMISSION),
 )
 JOBS_FINISHED: Final = _SUPERVISOR.counter(
-    "warrener.jobs.finished", "{job}", "Jobs that reached a terminal state.", names.JOB_TYPE, names.JOB_STATE
+    "warrener.jobs.finished",
+    "{job}",
+    "Jobs that reached a terminal state.",
+    (names.JOB_TYPE, names.JOB_STATE),
 )
 JOB_DURATION: Final = _SUPERVISOR.histogram(
-    "warrener.job.duration",
-    "Time from the request of a job to its end.",
-    names.JOB_TYPE,
-    names.JOB_STATE,
-    bounds=_HOURS,
+    "warrener.job.duration", "Time from the request of a job to its end.", (names.JOB_TYPE, names.JOB_STATE)
 )
 QUEUE_TIME: Final = _AGENT.histogram(
     "warrener.job.queue_time",
     "Time from the dispatch of an attempt, or the end of its delay, to its start.",
-    names.JOB_TYPE,
-    names.QUEUE,
-    bounds=_HOURS,
+    (names.JOB_TYPE, names.QUEUE),
 )
 SCHEDULE_LAG: Final = _SCHEDULER.histogram(
-    "warrener.job.schedule_lag",
-    "Time from the due time of a waiting job to its dispatch.",
-    names.JOB_TYPE,
-    bounds=_HOURS,
+    "warrener.job.schedule_lag", "Time from the due time of a waiting job to its dispatch.", (names.JOB_TYPE,)
 )
-JOBS: Final = _SUPERVISOR.gauge("warrener.jobs", "{job}", "Jobs in the store.", names.QUEUE, names.JOB_STATE)
+JOBS: Final = _SUPERVISOR.gauge(
+    "warrener.jobs", "{job}", "Jobs in the store.", (names.QUEUE, names.JOB_STATE)
+)
 OLDEST_AGE: Final = _SUPERVISOR.gauge(
     "warrener.queue.oldest_age",
     "s",
     "Time for which the oldest dispatched job has waited for an agent.",
-    names.QUEUE,
+    (names.QUEUE,),
 )
 
 # -- failures -----------------------------------------------------------------------------------------------
@@ -198,58 +192,59 @@ ATTEMPTS_RETRIED: Final = _SUPERVISOR.counter(
     "warrener.attempts.retried",
     "{attempt}",
     "Attempts that failed, timed out or were lost, and are followed by another.",
-    names.JOB_TYPE,
-    names.ERROR_TYPE,
+    (names.JOB_TYPE, names.ERROR_TYPE),
 )
 ATTEMPTS_LOST: Final = _SUPERVISOR.counter(
-    "warrener.attempts.lost", "{attempt}", "Attempts that were lost with their agent.", names.QUEUE
+    "warrener.attempts.lost", "{attempt}", "Attempts that were lost with their agent.", (names.QUEUE,)
 )
 DEAD_LETTERS: Final = _SUPERVISOR.counter(
-    "warrener.dead_letters", "{job}", "Jobs that died and became dead letters.", names.JOB_TYPE
+    "warrener.dead_letters", "{job}", "Jobs that died and became dead letters.", (names.JOB_TYPE,)
 )
 PARKED: Final = _BOTH.counter(
-    "warrener.parked", "{message}", "Messages that no service could use, and that were parked.", names.REASON
+    "warrener.parked",
+    "{message}",
+    "Messages that no service could use, and that were parked.",
+    (names.REASON,),
 )
 BREAKERS: Final = _SUPERVISOR.gauge(
     "warrener.breaker.state",
     "{breaker}",
     "1 for the state that the circuit breaker has, 0 for the others.",
-    BREAKER,
-    BREAKER_STATE,
+    (BREAKER, BREAKER_STATE),
 )
 
 # -- schedules ----------------------------------------------------------------------------------------------
 
-TICKS: Final = _SCHEDULER.counter("warrener.ticks", "{tick}", "Ticks of schedules.", TICK_STATUS)
+TICKS: Final = _SCHEDULER.counter("warrener.ticks", "{tick}", "Ticks of schedules.", (TICK_STATUS,))
 TICK_LATENESS: Final = _SCHEDULER.histogram(
-    "warrener.tick.lateness",
-    "Time from the due time of a tick to the broker's confirm of its request.",
-    bounds=_HOURS,
+    "warrener.tick.lateness", "Time from the due time of a tick to the broker's confirm of its request."
 )
 
 # -- agents and queues --------------------------------------------------------------------------------------
 
 AGENTS_ALIVE: Final = _SUPERVISOR.gauge(
-    "warrener.agents.alive", "{agent}", "Agents that serve a queue and sent a heartbeat lately.", names.QUEUE
+    "warrener.agents.alive",
+    "{agent}",
+    "Agents that serve a queue and sent a heartbeat lately.",
+    (names.QUEUE,),
 )
 SLOTS: Final = _AGENT.gauge(
     "warrener.agent.slots",
     "{slot}",
     "Slots of this agent, by the queue that they are for.",
-    names.QUEUE,
-    SLOT_STATE,
+    (names.QUEUE, SLOT_STATE),
 )
 QUEUE_MESSAGES: Final = _SUPERVISOR.gauge(
     "warrener.queue.messages",
     "{message}",
     "Messages in a queue that no consumer has.",
-    names.MESSAGING_DESTINATION_NAME,
+    (names.MESSAGING_DESTINATION_NAME,),
 )
 QUEUE_CONSUMERS: Final = _SUPERVISOR.gauge(
-    "warrener.queue.consumers", "{consumer}", "Consumers of a queue.", names.MESSAGING_DESTINATION_NAME
+    "warrener.queue.consumers", "{consumer}", "Consumers of a queue.", (names.MESSAGING_DESTINATION_NAME,)
 )
 DELAYED_MESSAGES: Final = _SUPERVISOR.gauge(
-    "warrener.delay.messages", "{message}", "Messages in a delay queue.", DELAY_LEVEL
+    "warrener.delay.messages", "{message}", "Messages in a delay queue.", (DELAY_LEVEL,)
 )
 
 # -- the services themselves --------------------------------------------------------------------------------
@@ -257,15 +252,13 @@ DELAYED_MESSAGES: Final = _SUPERVISOR.gauge(
 STORE_DURATION: Final = _BOTH.histogram(
     "warrener.store.operation.duration",
     "Time of a statement in the store, connection included; a statement changes a whole batch.",
-    OPERATION,
-    names.ERROR_TYPE,
+    (OPERATION, names.ERROR_TYPE),
     bounds=_MILLISECONDS,
 )
 LEDGER_DURATION: Final = _AGENT.histogram(
     "warrener.ledger.operation.duration",
     "Time of a call of the ledger, which changes a whole batch.",
-    OPERATION,
-    names.ERROR_TYPE,
+    (OPERATION, names.ERROR_TYPE),
     bounds=_MILLISECONDS,
 )
 SPANS_DROPPED: Final = _ALL.counter(

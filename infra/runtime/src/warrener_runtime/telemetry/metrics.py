@@ -71,36 +71,8 @@ class LabelBounds:
         return value
 
 
-class CounterMetric:
-    """A number that only grows."""
-
-    __slots__ = ("_bounds", "_observed", "_values", "spec")
-
-    def __init__(self, spec: MetricSpec, bounds: LabelBounds) -> None:
-        self.spec = spec
-        self._bounds = bounds
-        self._values: dict[LabelValues, Number] = {}
-        self._observed: Callable[[], Number] | None = None
-
-    def add(self, amount: Number, *labels: str) -> None:
-        """Add to the series of these labels; 0 begins the series, so that its first increase is seen."""
-        try:
-            self._values[labels] += amount
-        except KeyError:
-            labels = self._bounds.admit(self.spec.labels, labels)
-            self._values[labels] = self._values.get(labels, 0) + amount
-
-    def observe(self, total: Callable[[], Number]) -> None:
-        """Read the number, which has no labels, from here whenever the metric is read; in any thread."""
-        self._observed = total
-
-    def read(self) -> MetricReading:
-        values: dict[LabelValues, Number] = {(): self._observed()} if self._observed else self._values.copy()
-        return MetricReading(self.spec, values, {})
-
-
-class GaugeMetric:
-    """A number that rises and falls."""
+class NumberMetric:
+    """A number for each series."""
 
     __slots__ = ("_bounds", "_observed", "_values", "spec")
 
@@ -110,6 +82,33 @@ class GaugeMetric:
         self._values: dict[LabelValues, Number] = {}
         self._observed: Callable[[], Mapping[LabelValues, Number]] | None = None
 
+    def observe(self, values: Callable[[], Mapping[LabelValues, Number]]) -> None:
+        """Read the series from here whenever the metric is read; in any thread."""
+        self._observed = values
+
+    def read(self) -> MetricReading:
+        return MetricReading(self.spec, self._observed() if self._observed else self._values.copy(), {})
+
+
+class CounterMetric(NumberMetric):
+    """A number that only grows."""
+
+    __slots__ = ()
+
+    def add(self, amount: Number, *labels: str) -> None:
+        """Add to the series of these labels; 0 begins the series, so that its first increase is seen."""
+        try:
+            self._values[labels] += amount
+        except KeyError:
+            labels = self._bounds.admit(self.spec.labels, labels)
+            self._values[labels] = self._values.get(labels, 0) + amount
+
+
+class GaugeMetric(NumberMetric):
+    """A number that rises and falls."""
+
+    __slots__ = ()
+
     def replace(self, values: Mapping[LabelValues, Number]) -> None:
         """Set these series, and end all others. Values of labels beyond their limit are added up."""
         admitted: dict[LabelValues, Number] = {}
@@ -117,13 +116,6 @@ class GaugeMetric:
             key = self._bounds.admit(self.spec.labels, labels)
             admitted[key] = admitted.get(key, 0) + value
         self._values = admitted
-
-    def observe(self, values: Callable[[], Mapping[LabelValues, Number]]) -> None:
-        """Read the series from here whenever the metric is read; in any thread."""
-        self._observed = values
-
-    def read(self) -> MetricReading:
-        return MetricReading(self.spec, self._observed() if self._observed else self._values, {})
 
 
 class HistogramMetric:

@@ -195,22 +195,6 @@ class TestChannelLoss:
         await publish_all(bus, bus_rigs.make_messages("a"), clock=SystemClock())
         assert results == [PublishResult.UNROUTABLE]
 
-    async def test_a_write_that_is_not_permitted_is_refused_and_concerns_its_messages_alone(
-        self, bus: Bus, broker: RabbitMQServer, vhost_url: str
-    ) -> None:
-        vhost = vhost_url.rpartition("/")[2]
-        broker.evaluate(
-            f'ok = rabbit_auth_backend_internal:set_permissions(<<"guest">>, <<"{vhost}">>, <<".*">>, '
-            f'<<"^(?!told$).*">>, <<".*">>, <<"test">>)'
-        )
-        broker.close_connections()  # a channel remembers what it may
-        async with asyncio.timeout(bus_rigs.WITHIN):
-            while await bus.publish([bus_rigs.make_message("forbidden", "x", "told")]) != [
-                PublishResult.REFUSED
-            ]:
-                await bus.ping()
-        await publish_all(bus, bus_rigs.make_messages("a"), clock=SystemClock())
-
 
 class TestLostConsumers:
     """Consumers that the broker ended, and that consume again by themselves."""

@@ -17,17 +17,10 @@ from pamqp.base import Frame as Method
 
 from warrener.context import CONNECT_TIMEOUT, SOURCE, parse_broker_urls
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, os_error_text
-from warrener_amqp import (
-    AmqpError,
-    AuthenticationRefused,
-    Channel,
-    ChannelListener,
-    ChannelRefused,
-    ConnectionLost,
-    Delivered,
-    Session,
-    open_session,
-)
+from warrener_amqp.channel import Channel, ChannelListener
+from warrener_amqp.errors import AmqpError, AuthenticationRefused, ChannelRefused, ConnectionLost
+from warrener_amqp.events import Delivered
+from warrener_amqp.session import Session, open_session
 from warrener_contracts import topology
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.types import ExchangeSpec, QueueSpec

@@ -22,7 +22,7 @@ from warrener.explanations.facts import AgentSubject, SystemFacts
 from warrener.gathering import BrokerFacts, gather_schedule, gather_system, inspect_queues, queue_subject
 from warrener.operations.masking import mask_explanation
 from warrener.operations.noun import Backend
-from warrener_amqp import AmqpError
+from warrener_amqp.errors import AmqpError
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.views import QueueHead

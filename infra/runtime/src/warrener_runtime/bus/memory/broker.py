@@ -34,15 +34,12 @@ class MemoryClient(Protocol):
 
     def on_connected(self) -> None:
         """The broker has accepted the connection."""
-        ...
 
     def on_disconnected(self) -> None:
         """The broker has dropped the connection: unacknowledged messages go back."""
-        ...
 
     def on_queues_changed(self) -> None:
         """A queue was declared: consumers without one may retry."""
-        ...
 
 
 class MemoryBroker:

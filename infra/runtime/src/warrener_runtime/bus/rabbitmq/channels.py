@@ -12,16 +12,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pamqp import commands
 
-from warrener_amqp import (
-    AmqpError,
-    Channel,
-    ChannelListener,
-    ChannelRefused,
-    Confirmed,
-    Delivered,
-    PublishReturned,
-    Session,
-)
+from warrener_amqp.channel import Channel, ChannelListener
+from warrener_amqp.errors import AmqpError, ChannelRefused
+from warrener_amqp.events import Confirmed, Delivered, PublishReturned
+from warrener_amqp.session import Session
 from warrener_runtime.bus.types import Delivery, OutgoingMessage, PublishResult
 
 RPC_SECONDS = 10.0  # seconds for a reply of the broker
@@ -242,15 +236,12 @@ class ConsumerListener(Protocol):
 
     def on_opened(self, channel: "ConsumerChannel") -> None:
         """The channel that delivers, and on which to acknowledge; called before the first delivery."""
-        ...
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
         """Deliveries that arrived together."""
-        ...
 
     def on_gone(self) -> None:
         """The channel closed, or the broker cancelled the consumer. May be called more than once."""
-        ...
 
 
 class ConsumerChannel(ChannelListener):

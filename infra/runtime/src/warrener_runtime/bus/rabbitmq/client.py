@@ -9,14 +9,10 @@ from functools import cache
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from warrener_amqp import (
-    AuthenticationRefused,
-    Channel,
-    ChannelRefused,
-    Session,
-    open_session,
-    parse_addresses,
-)
+from warrener_amqp.address import parse_addresses
+from warrener_amqp.channel import Channel
+from warrener_amqp.errors import AuthenticationRefused, ChannelRefused
+from warrener_amqp.session import Session, open_session
 from warrener_runtime.bus.port import BusCredentialsRefused, DeclarationForbidden, TopologyMismatch
 from warrener_runtime.bus.rabbitmq.channels import (
     DECLARE_SECONDS,
