@@ -3,19 +3,19 @@
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.store_access import on_store
+from tests.store_access import on_store, opened_store
 
 from warrener.context import ResolvedEndpoints
 from warrener.web.access.guard import Guard, OpenGuard
 from warrener.web.app import create_app
-from warrener.web.console import Console, open_console
+from warrener.web.console import Console
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Site, installed_site
 from warrener_store import Store
@@ -52,11 +52,19 @@ async def read(browser: Browser, path: str, **query: Any) -> Any:
     return answer.json()
 
 
-def without_broker(store_url: str, folder: Path) -> AbstractAsyncContextManager[Console]:
-    """Opens a console on this store; its broker is away."""
-    ledger = f"sqlite:///{folder}/ledger.db"
-    endpoints = ResolvedEndpoints(NO_BROKER, store_url, ledger, from_up=False)
-    return open_console(endpoints, ConsoleSettings())
+@asynccontextmanager
+async def open_console(
+    store_url: str, broker_url: str = NO_BROKER, management_url: str | None = None
+) -> AsyncGenerator[Console]:
+    """Opens a console on this store; its broker is away, unless it is named."""
+    urls = (broker_url, store_url, "sqlite://")
+    endpoints = ResolvedEndpoints(*urls, from_up=False, management_url=management_url)
+    async with opened_store(store_url) as store:
+        console = Console(store, endpoints, ConsoleSettings())
+        try:
+            yield console
+        finally:
+            await console.close()
 
 
 async def read_pages(browser: Browser, path: str, what: str, **query: Any) -> list[Any]:
@@ -71,9 +79,9 @@ async def read_pages(browser: Browser, path: str, what: str, **query: Any) -> li
 
 
 @pytest.fixture
-async def console(sqlite_store_url: str, tmp_path: Path) -> AsyncIterator[Console]:
+async def console(sqlite_store_url: str) -> AsyncIterator[Console]:
     """A console whose store is empty and whose broker is away."""
-    async with without_broker(sqlite_store_url, tmp_path) as opened:
+    async with open_console(sqlite_store_url) as opened:
         yield opened
 
 
@@ -117,7 +125,7 @@ def fill_copy(empty: Path, folder: Path, fill: Fill) -> Path:
 @asynccontextmanager
 async def open_copy(template: Path, folder: Path) -> AsyncGenerator[Console]:
     """Opens a console on a copy of a filled store, whose agents have just announced themselves again."""
-    async with without_broker(f"sqlite:///{shutil.copy(template, folder / 'state.db')}", folder) as opened:
+    async with open_console(f"sqlite:///{shutil.copy(template, folder / 'state.db')}") as opened:
         await Filler(opened.store, await opened.now()).put_agents()
         yield opened
 

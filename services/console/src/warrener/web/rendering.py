@@ -133,7 +133,7 @@ class Renderer:
         absolute = partial(time_in_zone, now=now, zone=reader.zone)
 
         def may(action: str) -> bool:
-            return action in site.actions and role.allows(site.actions[action].role)
+            return action in site.actions and role.allows(site.actions[action].verb.role)
 
         def local_times(text: str) -> str:
             return MOMENT.sub(lambda found: absolute(datetime.fromisoformat(found.group())), text)

@@ -11,11 +11,11 @@ from services.console.tests.web.conftest import Browser, OpenBrowser
 from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.operations.roles import Role
 from warrener.web.access.sessions import SessionGuard
-from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import Signer
 from warrener.web.access.tokens import make_token
 from warrener.web.console import Console
 from warrener.web.page import PageRequest, View, page
+from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Action, Site
 
 from .provider import Provider, serving
@@ -53,11 +53,11 @@ SITE = Site(
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> AccessSettings:
+def settings(tmp_path: Path) -> ConsoleSettings:
     """Settings with one token for each role, in a file."""
     file = tmp_path / "tokens"
     file.write_text("# who\n\n" + "\n".join(token.line for _, token in TOKENS.values()) + "\n")
-    return AccessSettings(console_tokens_file=file, console_login_limit=3)
+    return ConsoleSettings(console_tokens_file=file, console_login_limit=3)
 
 
 @pytest.fixture
@@ -70,12 +70,12 @@ MakeGuard = Callable[..., SessionGuard]
 
 
 @pytest.fixture
-def make_guard(console: Console, settings: AccessSettings, ticks: list[float]) -> MakeGuard:
+def make_guard(console: Console, settings: ConsoleSettings, ticks: list[float]) -> MakeGuard:
     """Makes a guard with further settings."""
 
     def make(**changes: Any) -> SessionGuard:
-        changed = AccessSettings.model_validate({**settings.model_dump(), **changes})
-        return SessionGuard(console, changed, Signer(SECRET), lambda: ticks[-1])
+        console.settings = ConsoleSettings.model_validate({**settings.model_dump(), **changes})
+        return SessionGuard(console, Signer(SECRET), lambda: ticks[-1])
 
     return make
 

@@ -16,9 +16,9 @@ from services.console.tests.web.conftest import Browser, OpenBrowser
 from warrener.operations.roles import Role
 from warrener.web.access.oidc import values_of_claim
 from warrener.web.access.sessions import SessionGuard
-from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import encode_bytes
 from warrener.web.console import Console
+from warrener.web.settings import ConsoleSettings
 
 from .conftest import SITE, MakeGuard, csrf_of
 from .provider import CLIENT_ID, CLIENT_SECRET, Claims, Provider, SignToken, encode_segment
@@ -292,7 +292,7 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], sentenc
         "console_oidc_roles": ROLES,
     }
     with pytest.raises(ValueError, match=sentence):
-        AccessSettings.model_validate({**complete, **settings})
+        ConsoleSettings.model_validate({**complete, **settings})
 
 
 def test_a_claim_is_found_by_its_path() -> None:

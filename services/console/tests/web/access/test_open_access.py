@@ -13,10 +13,10 @@ from warrener.web.access.guard import OpenGuard
 from warrener.web.access.middleware import RequestLimits
 from warrener.web.access.origins import is_loopback_host, safe_path
 from warrener.web.access.sessions import LoginLimiter, build_guard
-from warrener.web.access.settings import AccessSettings, check_access
 from warrener.web.access.signing import Signer, read_secret
 from warrener.web.access.tokens import make_token, parse_tokens
 from warrener.web.console import Console
+from warrener.web.settings import ConsoleSettings, check_access
 
 from .conftest import SITE, csrf_of
 
@@ -64,24 +64,24 @@ async def test_a_page_of_another_site_cannot_act_on_this_machine(
 
 def test_a_console_for_others_needs_a_sign_in() -> None:
     _, token = make_token("ada", Role.ADMIN)
-    check_access(AccessSettings(), "127.0.0.1")
-    check_access(AccessSettings(), "localhost")
-    check_access(AccessSettings(console_tokens=(token.line,)), "0.0.0.0")
+    check_access(ConsoleSettings())
+    check_access(ConsoleSettings(console_host="localhost"))
+    check_access(ConsoleSettings(console_host="0.0.0.0", console_tokens=(token.line,)))
     for host in ("0.0.0.0", "", "::", "192.0.2.1", "example.com"):
         with pytest.raises(CommandError, match="expected tokens or OpenID Connect"):
-            check_access(AccessSettings(), host)
+            check_access(ConsoleSettings(console_host=host))
     with pytest.raises(CommandError, match=r"a console on https://jobs\.example\.com"):
-        check_access(AccessSettings(console_url="https://jobs.example.com"), "127.0.0.1")
+        check_access(ConsoleSettings(console_url="https://jobs.example.com"))
 
 
 async def test_a_console_that_nobody_could_use_does_not_start(console: Console, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
-    settings = AccessSettings(console_tokens_file=file, console_secret_file=tmp_path / "secret")
+    console.settings = ConsoleSettings(console_tokens_file=file, console_secret_file=tmp_path / "secret")
     with pytest.raises(CommandError, match="expected a readable file"):
-        build_guard(console, settings, "127.0.0.1")
+        build_guard(console)
     file.write_text("# nobody yet")
     with pytest.raises(CommandError, match="nobody could sign in"):
-        build_guard(console, settings, "127.0.0.1")
+        build_guard(console)
 
 
 def test_token_lines_are_checked() -> None:

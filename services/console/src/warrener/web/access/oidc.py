@@ -16,8 +16,8 @@ from joserfc.jwk import KeySet
 
 from warrener.operations.roles import Role
 from warrener.web.access.origins import is_loopback_host
-from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import encode_bytes
+from warrener.web.settings import ConsoleSettings
 
 CALLBACK = "/login/oidc/callback"
 _ALGORITHMS = [
@@ -49,7 +49,7 @@ class SignedIn(NamedTuple):
 class OpenIdProvider:
     """The configured issuer. Its documents are read when they are needed, and again after an hour."""
 
-    def __init__(self, settings: AccessSettings, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: ConsoleSettings, clock: Callable[[], float]) -> None:
         assert settings.console_oidc_issuer is not None
         assert settings.console_oidc_client_id is not None
         self.issuer = settings.console_oidc_issuer
