@@ -30,7 +30,6 @@ OpenBrowser = Callable[..., Browser]
 
 
 def browser_on(console: Console, site: Site | None = None, guard: Guard | None = None) -> Browser:
-    """A browser on a console with this site and this guard."""
     app = create_app(console, site or installed_site(), guard or OpenGuard("open"))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765")
@@ -46,7 +45,6 @@ async def page_of(browser: Browser, path: str) -> str:
 
 
 async def read(browser: Browser, path: str, **query: Any) -> Any:
-    """The document of the API at this path."""
     answer = await browser.get(f"/api/v1{path}", params=query or None)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -68,7 +66,6 @@ async def open_console(
 
 
 async def read_pages(browser: Browser, path: str, what: str, **query: Any) -> list[Any]:
-    """The entries of all pages of a list."""
     found: list[Any] = []
     after: str | None = ""
     while after is not None:
@@ -87,7 +84,6 @@ async def console(sqlite_store_url: str) -> AsyncIterator[Console]:
 
 @pytest.fixture
 async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
-    """Opens a browser on a console with this site and this guard."""
     async with AsyncExitStack() as opened:
 
         def browser(site: Site | None = None, guard: Guard | None = None) -> Browser:
@@ -100,7 +96,6 @@ async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
 
 @pytest.fixture
 def browser(open_browser: OpenBrowser) -> Browser:
-    """A browser on the console as it is installed."""
     return open_browser()
 
 
@@ -108,7 +103,6 @@ Fill = Callable[[Store, datetime], Awaitable[None]]
 
 
 def fill_copy(empty: Path, folder: Path, fill: Fill) -> Path:
-    """Copies a store of SQLite into a folder and fills the copy."""
     path = folder / "state.db"
     shutil.copy(empty, path)
 
@@ -132,20 +126,17 @@ async def open_copy(template: Path, folder: Path) -> AsyncGenerator[Console]:
 
 @pytest.fixture(scope="session")
 def filled_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with content, to copy."""
     folder = tmp_path_factory.mktemp("filled")
     return fill_copy(sqlite_template, folder, lambda store, now: Filler(store, now).fill())
 
 
 @pytest.fixture
 async def filled_console(filled_template: Path, tmp_path: Path) -> AsyncIterator[Console]:
-    """A console whose store has content and whose broker is away."""
     async with open_copy(filled_template, tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 async def rooms(filled_console: Console) -> AsyncIterator[Browser]:
-    """A browser on a console whose store has content."""
     async with browser_on(filled_console) as client:
         yield client

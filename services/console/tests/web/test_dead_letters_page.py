@@ -39,11 +39,6 @@ REDRIVE = redrive_row(
 )
 
 
-async def test_without_dead_letters_the_page_says_what_would_be_there(browser: Browser) -> None:
-    assert "No dead letter is open." in await page_of(browser, "/dead-letters")
-    assert "No redrive yet." in await page_of(browser, "/redrives")
-
-
 async def test_dead_letters_are_grouped_by_cause(browser: Browser, console: Console) -> None:
     for seconds in (3000, 2000, 1000):
         await put_dead(console.store, seconds)

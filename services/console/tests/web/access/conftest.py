@@ -26,8 +26,6 @@ TOKENS = {role.value: make_token(role.value, role) for role in Role}
 
 
 class Target(ActionBody):
-    """The body of the test's actions."""
-
     why: str = ""
 
 
@@ -54,7 +52,6 @@ SITE = Site(
 
 @pytest.fixture
 def settings(tmp_path: Path) -> ConsoleSettings:
-    """Settings with one token for each role, in a file."""
     file = tmp_path / "tokens"
     file.write_text("# who\n\n" + "\n".join(token.line for _, token in TOKENS.values()) + "\n")
     return ConsoleSettings(console_tokens_file=file, console_login_limit=3)
@@ -71,8 +68,6 @@ MakeGuard = Callable[..., SessionGuard]
 
 @pytest.fixture
 def make_guard(console: Console, settings: ConsoleSettings, ticks: list[float]) -> MakeGuard:
-    """Makes a guard with further settings."""
-
     def make(**changes: Any) -> SessionGuard:
         console.settings = ConsoleSettings.model_validate({**settings.model_dump(), **changes})
         return SessionGuard(console, Signer(SECRET), lambda: ticks[-1])
@@ -93,23 +88,19 @@ def browser(open_browser: OpenBrowser, guard: SessionGuard) -> Browser:
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:
-    """An OpenID Connect provider."""
     async with serving() as opened:
         yield opened
 
 
 def bearer(role: str) -> dict[str, str]:
-    """The header of a program with the token of this role."""
     return {"Authorization": f"Bearer {TOKENS[role][0]}"}
 
 
 def field_of(html: str, name: str, of: str = "value") -> str:
-    """The value of a hidden field of a form."""
     return html.partition(f'name="{name}" {of}="')[2].partition('"')[0]
 
 
 def csrf_of(html: str) -> str:
-    """The CSRF token of a page."""
     return field_of(html, "csrf-token", "content")
 
 

@@ -31,7 +31,6 @@ EACH_ROLE = pytest.mark.parametrize("role", list(Role))
 
 
 def filled_in(pattern: str) -> str:
-    """A path with its parameters filled in."""
     return re.sub(r"\{[^}]+\}", "x", pattern)
 
 

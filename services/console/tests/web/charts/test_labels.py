@@ -53,8 +53,6 @@ def width_of(sign: str) -> float:
 def boxes(
     parent: Element, hidden: set[str], width: float, corner: tuple[float, float] = (0.0, 0.0)
 ) -> Iterator[Box]:
-    """The texts of a drawing of this width, without those that a place like this hides."""
-
     def length(each: Element, name: str) -> float:
         value = each.get(name) or "0"
         return width * float(value[:-1]) / 100 if value.endswith("%") else float(value)
