@@ -274,20 +274,15 @@ class Filler:
                 for number in range(9)
             ),
         ]
-        await self.store.park([self._parked(*each) for each in reasons])
-
-    def _parked(self, reason: str, body: bytes, detail: str, ago: int) -> ParkedMessage:
-        return store_rows.parked_message(
-            reason=reason,
-            detail=detail,
-            body=body,
-            parked_at=self.now - timedelta(seconds=ago),
-            exchange="warrener.requests",
-            routing_key="no.such",
-            message_id="m-1",
-            type="job.requested.v1",
-            headers={"x-note": HOSTILE, "authorization": "Bearer hunter2hunter2"},
-        )
+        plain: dict[str, Any] = {"exchange": "warrener.requests", "routing_key": "no.such"}
+        plain |= {"message_id": "m-1", "type": "job.requested.v1"}
+        plain["headers"] = {"x-note": HOSTILE, "authorization": "Bearer hunter2hunter2"}
+        messages: list[ParkedMessage] = []
+        for reason, body, detail, ago in reasons:
+            parked_at = self.now - timedelta(seconds=ago)
+            fields = plain | {"reason": reason, "body": body, "detail": detail}
+            messages.append(store_rows.parked_message(parked_at=parked_at, **fields))
+        await self.store.park(messages)
 
     async def put_breakers(self) -> None:
         closed = {"state": BreakerState.CLOSED, "until": None, "reason": "closed by ada: works again"}

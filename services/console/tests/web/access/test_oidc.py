@@ -164,7 +164,7 @@ OTHER_CLAIMS: dict[str, Claims] = {
 }
 
 
-@pytest.mark.parametrize("lie", FORGERIES | OTHER_CLAIMS)
+@pytest.mark.parametrize("lie", [*FORGERIES, *OTHER_CLAIMS])
 async def test_a_token_that_is_forged_or_for_another_purpose_is_refused(
     browser: Browser, provider: Provider, lie: str
 ) -> None:

@@ -147,18 +147,15 @@ class OpenIdProvider:
     ) -> dict[str, Any]:
         """Call the issuer. Its answer is a JSON object. Redirects are not followed."""
         try:
-            request = self._http.build_request(method, url, data=form, headers={"Accept": "application/json"})
-            response = await self._http.send(request, auth=auth or httpx.USE_CLIENT_DEFAULT, stream=True)
-            try:
+            options: dict[str, Any] = {"data": form, "headers": {"Accept": "application/json"}}
+            options["auth"] = auth or httpx.USE_CLIENT_DEFAULT
+            async with self._http.stream(method, url, **options) as response:
                 body = b""
                 async for chunk in response.aiter_bytes():
                     body += chunk
                     if len(body) > _MAX_ANSWER:
-                        raise SignInFailed(
-                            f"expected a short answer of {url}, got more than {_MAX_ANSWER} bytes"
-                        )
-            finally:
-                await response.aclose()
+                        sentence = f"expected a short answer of {url}, got more than {_MAX_ANSWER} bytes"
+                        raise SignInFailed(sentence)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise SignInFailed(f"expected an answer of {url}, got: {reason}; try again") from error
