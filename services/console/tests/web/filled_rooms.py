@@ -280,7 +280,7 @@ class Filler:
         messages: list[ParkedMessage] = []
         for reason, body, detail, ago in reasons:
             parked_at = self.now - timedelta(seconds=ago)
-            fields = plain | {"reason": reason, "body": body, "detail": detail}
+            fields: dict[str, Any] = plain | {"reason": reason, "body": body, "detail": detail}
             messages.append(store_rows.parked_message(parked_at=parked_at, **fields))
         await self.store.park(messages)
 
