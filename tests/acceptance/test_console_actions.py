@@ -16,15 +16,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from services.console.tests.web.conftest import browser_on, open_console
 from tests.acceptance.test_redrive import MODULE
 from tests.acceptance.warren import Warren, until
 
-from warrener.context import ResolvedEndpoints
-from warrener.web.access.guard import OpenGuard
-from warrener.web.app import create_app
-from warrener.web.console import open_console
-from warrener.web.settings import ConsoleSettings
-from warrener.web.site import installed_site
 from warrener_client.sync import LoopThread
 
 ADDRESS = "http://127.0.0.1:8765"
@@ -36,19 +31,16 @@ class ConsoleBrowser:
     """A browser on a console of its own, used from outside of its event loop."""
 
     def __init__(self, warren: Warren) -> None:
-        self._endpoints = ResolvedEndpoints(
-            warren.broker_url, warren.store_url, warren.ledger_url, from_up=False
-        )
+        self._warren = warren
         self._opened = AsyncExitStack()
         self._loop = LoopThread("console")
         self._loop.start()
         self._client = self._loop.run(self._open())
 
     async def _open(self) -> httpx.AsyncClient:
-        console = await self._opened.enter_async_context(open_console(self._endpoints, ConsoleSettings()))
-        app = httpx.ASGITransport(create_app(console, installed_site(), OpenGuard()))
-        client = httpx.AsyncClient(transport=app, base_url=ADDRESS, timeout=60)
-        return await self._opened.enter_async_context(client)
+        opened = open_console(self._warren.store_url, self._warren.broker_url)
+        console = await self._opened.enter_async_context(opened)
+        return await self._opened.enter_async_context(browser_on(console))
 
     def close(self) -> None:
         """Close the console."""

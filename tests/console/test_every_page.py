@@ -4,7 +4,7 @@ pictures of the docs show each on a desk and on a phone: `make screenshots`."""
 import os
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # without stubs
@@ -25,59 +25,53 @@ DESKTOP: Any = {"width": 1280, "height": 860}
 FOLDER = os.environ.get("WARRENER_SCREENSHOTS")
 
 
-class Visit(NamedTuple):
-    """A page: its name in file names of pictures, and its path, in which `{dead}` stands for that sample."""
-
-    name: str
-    path: str
-
-
-VISITS = (
-    Visit("overview", "/"),
-    Visit("search", "/search?q=import"),
-    Visit("jobs", "/jobs"),
-    Visit("jobs-dead", "/jobs?state=dead"),
-    Visit("job-done", "/jobs/{done}"),
-    Visit("job-retried", "/jobs/{retried}"),
-    Visit("job-running", "/jobs/{running}"),
-    Visit("job-waiting", "/jobs/{waiting}"),
-    Visit("job-dead", "/jobs/{dead}"),
-    Visit("job-request", "/jobs/new?type=import.rows"),
-    Visit("job-types", "/job-types"),
-    Visit("job-type", "/job-types/flights.load?window=week"),
-    Visit("schedules", "/schedules"),
-    Visit("schedule", "/schedules/{schedule}"),
-    Visit("schedule-edit", "/schedules/{schedule}/edit"),
-    Visit("schedule-new", "/new-schedule"),
-    Visit("backfill", "/schedules/{schedule}/backfill"),
-    Visit("dead-letters", "/dead-letters"),
-    Visit("dead-letter-cause", "/dead-letters/{cause}"),
-    Visit("redrives", "/redrives"),
-    Visit("incidents", "/incidents"),
-    Visit("incident", "/incidents/{incident}"),
-    Visit("agents", "/agents"),
-    Visit("agent", "/agents/{agent}"),
-    Visit("queues", "/queues"),
-    Visit("queue", "/queues/{queue}"),
-    Visit("parked", "/parked"),
-    Visit("breakers", "/breakers"),
-    Visit("audit", "/audit"),
-    Visit("about", "/about"),
-)
-EACH = pytest.mark.parametrize("visit", VISITS, ids=lambda visit: visit.name)
+VISITS = {
+    "overview": "/",
+    "search": "/search?q=import",
+    "jobs": "/jobs",
+    "jobs-dead": "/jobs?state=dead",
+    "job-done": "/jobs/{done}",
+    "job-retried": "/jobs/{retried}",
+    "job-running": "/jobs/{running}",
+    "job-waiting": "/jobs/{waiting}",
+    "job-dead": "/jobs/{dead}",
+    "job-request": "/jobs/new?type=import.rows",
+    "job-types": "/job-types",
+    "job-type": "/job-types/flights.load?window=week",
+    "schedules": "/schedules",
+    "schedule": "/schedules/{schedule}",
+    "schedule-edit": "/schedules/{schedule}/edit",
+    "schedule-new": "/new-schedule",
+    "backfill": "/schedules/{schedule}/backfill",
+    "dead-letters": "/dead-letters",
+    "dead-letter-cause": "/dead-letters/{cause}",
+    "redrives": "/redrives",
+    "incidents": "/incidents",
+    "incident": "/incidents/{incident}",
+    "agents": "/agents",
+    "agent": "/agents/{agent}",
+    "queues": "/queues",
+    "queue": "/queues/{queue}",
+    "parked": "/parked",
+    "breakers": "/breakers",
+    "audit": "/audit",
+    "about": "/about",
+}
+"""Paths of pages by the names of their pictures; `{dead}` stands for that sample."""
+EACH = pytest.mark.parametrize("visit", VISITS)
 
 
-def open_visit(page: "Page", visit: Visit, site: LiveSite) -> None:
+def open_visit(page: "Page", visit: str, site: LiveSite) -> None:
     """Open the page and wait for its heading: an open stream of changes never lets the network rest."""
-    answer = page.goto(visit.path.format(**site.samples))
+    answer = page.goto(VISITS[visit].format(**site.samples))
     assert answer is not None
-    assert answer.status == 200, f"{visit.name}: {answer.status}"
+    assert answer.status == 200, f"{visit}: {answer.status}"
     page.locator("h1").first.wait_for()
 
 
 @EACH
 def test_it_opens_without_an_error_and_weighs_little(
-    visit: Visit, site: LiveSite, new_context: NewContext
+    visit: str, site: LiveSite, new_context: NewContext
 ) -> None:
     page = new_context(base_url=site.address).new_page()
     watch = PageWatch(page, site.address)
@@ -89,9 +83,7 @@ def test_it_opens_without_an_error_and_weighs_little(
 
 @EACH
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(
-    visit: Visit, scheme: str, site: LiveSite, new_context: NewContext
-) -> None:
+def test_axe_finds_nothing_serious(visit: str, scheme: str, site: LiveSite, new_context: NewContext) -> None:
     # axe is put into the page, which the page's own policy forbids to everybody else.
     page = new_context(base_url=site.address, color_scheme=scheme, bypass_csp=True).new_page()
     open_visit(page, visit, site)
@@ -108,16 +100,16 @@ def test_axe_finds_nothing_serious(
 @EACH
 @pytest.mark.parametrize("place", [PHONE, TABLET], ids=["phone", "tablet"])
 def test_it_fits_a_phone_and_a_tablet(
-    visit: Visit, place: Any, site: LiveSite, new_context: NewContext
+    visit: str, place: Any, site: LiveSite, new_context: NewContext
 ) -> None:
     page = new_context(base_url=site.address, viewport=place, is_mobile=True, has_touch=True).new_page()
     open_visit(page, visit, site)
     width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= place["width"], f"{visit.name} scrolls sideways: {width} px"
+    assert width <= place["width"], f"{visit} scrolls sideways: {width} px"
 
 
 @EACH
-def test_it_is_a_plain_page_without_scripts(visit: Visit, site: LiveSite, new_context: NewContext) -> None:
+def test_it_is_a_plain_page_without_scripts(visit: str, site: LiveSite, new_context: NewContext) -> None:
     page = new_context(base_url=site.address, java_script_enabled=False).new_page()
     open_visit(page, visit, site)
     assert page.locator("main").inner_text().strip()
@@ -127,7 +119,7 @@ def test_it_is_a_plain_page_without_scripts(visit: Visit, site: LiveSite, new_co
 @EACH
 @pytest.mark.skipif(not FOLDER, reason="pictures are made by make screenshots")
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_a_picture_of_the_page(visit: Visit, size: str, site: LiveSite, new_context: NewContext) -> None:
+def test_a_picture_of_the_page(visit: str, size: str, site: LiveSite, new_context: NewContext) -> None:
     is_phone = size == "phone"
     viewport = PHONE if is_phone else DESKTOP
     looks = {"color_scheme": "light", "reduced_motion": "reduce", "viewport": viewport}
@@ -136,7 +128,7 @@ def test_a_picture_of_the_page(visit: Visit, size: str, site: LiveSite, new_cont
     folder = Path(str(FOLDER))
     folder.mkdir(parents=True, exist_ok=True)
     picture = Image.open(BytesIO(page.screenshot(full_page=not is_phone)))
-    with_few_colours(picture.convert("RGB")).save(folder / f"{visit.name}-{size}-light.png", optimize=True)
+    with_few_colours(picture.convert("RGB")).save(folder / f"{visit}-{size}-light.png", optimize=True)
     assert picture.width == viewport["width"]
 
 

@@ -41,7 +41,7 @@ def _actions() -> Iterator[str]:
     yield f"| action | path | {' | '.join(Role)} | reason |"
     yield f"|---|---|{'---|' * len(Role)}---|"
     for action in sorted(installed_site().actions.values(), key=lambda one: one.name):
-        rights = " | ".join(YES if role.allows(action.role) else NO for role in Role)
+        rights = " | ".join(YES if role.allows(action.verb.role) else NO for role in Role)
         reason = "required" if action.needs_reason else "optional"
         yield f"| `{action.name}` | `{action.path}` | {rights} | {reason} |"
 

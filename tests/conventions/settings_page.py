@@ -17,7 +17,6 @@ from pydantic import ByteSize
 from tests.conventions.sources import ROOT
 
 from warrener.settings import CommandSettings
-from warrener.web.access.settings import AccessSettings
 from warrener.web.settings import ConsoleSettings
 from warrener_agent.settings import AgentSettings
 from warrener_runtime.settings import ServiceSettings
@@ -47,7 +46,7 @@ _GROUPS: tuple[tuple[str, tuple[type[ServiceSettings], ...]], ...] = (
     ("Agent", (AgentSettings,)),
     ("Supervisor", (SupervisorSettings,)),
     ("The command", (CommandSettings,)),
-    ("The console", (ConsoleSettings, AccessSettings)),
+    ("The console", (ConsoleSettings,)),
 )
 
 

@@ -53,7 +53,7 @@ def api_schemas() -> JsonObject:
         if isinstance(route, APIRoute) and route.response_model is not str
     }
     answers["POST"] = OutcomeBody
-    bodies = {f"POST {_plain(action.path)}": action.body for action in installed_site().actions.values()}
+    bodies = {f"POST {_plain(action.path)}": action.verb.body for action in installed_site().actions.values()}
     inputs: list[tuple[str, Literal["serialization", "validation"], TypeAdapter[Any]]] = [
         *((name, "serialization", TypeAdapter(kind)) for name, kind in sorted(answers.items())),
         *((name, "validation", TypeAdapter(kind)) for name, kind in sorted(bodies.items())),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from services.console.tests.conftest import Run, put_jobs
-from services.console.tests.web.conftest import NO_BROKER, browser_on
+from services.console.tests.web.conftest import NO_BROKER, browser_on, open_console
 from tests.store_access import on_store, opened_store
 from tests.store_rows import (
     NOON,
@@ -22,12 +22,9 @@ from tests.store_rows import (
     waiting_job,
 )
 
-from warrener.context import ResolvedEndpoints
 from warrener.operations.job_search import JobSearch, find_jobs
 from warrener.operations.masking import Masker
 from warrener.operations.search import MAX_JOBS, Hit, Kind, compare, excerpt, rank
-from warrener.web.console import open_console
-from warrener.web.settings import ConsoleSettings
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.schedule_rules import CronRule
@@ -66,8 +63,7 @@ def answers(url: str, *paths: str, masker: Masker | None = None) -> list[Any]:
     """The answers of a console on this store: its status and its text, or the document of its API."""
 
     async def read() -> list[Any]:
-        endpoints = ResolvedEndpoints(NO_BROKER, url, url, from_up=False)
-        async with open_console(endpoints, ConsoleSettings()) as console:
+        async with open_console(url) as console:
             console.masker = masker or console.masker
             async with browser_on(console) as browser:
                 got = [await browser.get(path) for path in paths]

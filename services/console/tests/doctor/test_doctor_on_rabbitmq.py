@@ -13,21 +13,17 @@ from uuid import uuid4
 
 import pytest
 from aiormq.abc import AbstractChannel
+from services.console.tests.conftest import Run
+from services.console.tests.web.conftest import open_console
 from tests.broker_access import on_broker
 from tests.faults.broker_alarms import low_on_memory
 from tests.servers.cluster import RabbitMQCluster
 from tests.servers.kinds import RabbitMQServer
-from typer.testing import Result
 
-from warrener.context import ResolvedEndpoints
-from warrener.web.api.reads import metrics
-from warrener.web.console import open_console
-from warrener.web.settings import ConsoleSettings
+from warrener.web.api import metrics
 from warrener_contracts import topology
 from warrener_devservers import PrivateRabbitMQ, ServerMissing
 from warrener_runtime.bus import open_bus
-
-Run = Callable[..., Result]
 
 _GROW = 'rabbit_quorum_queue:grow(\'{}\', <<".*">>, <<"warrener.*">>, all)'
 
@@ -208,8 +204,7 @@ def one_of_three(server_folders: Callable[[str], Path]) -> Iterator[RabbitMQClus
 
 async def scrape(broker: str, management: str | None, store: str) -> dict[str, int]:
     """Read the console's metrics."""
-    endpoints = ResolvedEndpoints(broker, store, store, from_up=False, management_url=management)
-    async with open_console(endpoints, ConsoleSettings()) as console:
+    async with open_console(store, broker, management) as console:
         lines = (await metrics(console)).splitlines()
     return {name: int(value) for name, value in (line.split() for line in lines if line[0] != "#")}
 

@@ -263,9 +263,14 @@ moments = st.floats(0, 1e7).map(after)
 spans = st.tuples(moments, moments).map(lambda pair: TimeSpan(min(pair), max(pair), "wait"))
 
 
-@given(st.lists(spans, min_size=1, max_size=12), st.lists(spans, max_size=8), st.lists(moments, max_size=20))
-def test_later_is_never_left_of_earlier(
-    waits: list[TimeSpan], work: list[TimeSpan], looked_at: list[datetime]
+@given(
+    st.lists(spans, min_size=1, max_size=12),
+    st.lists(spans, max_size=8),
+    st.lists(moments, max_size=20),
+    st.integers(1, 12),
+)
+def test_later_is_never_left_of_earlier_and_ticks_stand_at_round_times_outside_of_folds(
+    waits: list[TimeSpan], work: list[TimeSpan], looked_at: list[datetime], count: int
 ) -> None:
     every = [*waits, *work]
     axis = fold_waits(min(one.start for one in every), max(one.end for one in every), waits, work)
@@ -274,25 +279,16 @@ def test_later_is_never_left_of_earlier(
     assert all(0 <= position <= 1 for position in positions)
     assert axis.position(axis.start) == 0
     assert axis.position(axis.end) == 1
+    ticks = axis.ticks(count)
+    assert len(ticks) <= 2 * count + len(axis.folds) + 2
+    assert all(0 <= tick.position <= 1 for tick in ticks)
     limit = FOLD_FACTOR * sum((one.length for one in work), timedelta(0))
     for fold in axis.folds:
         assert fold.length > limit
         assert not any(one.start < fold.end and fold.start < one.end for one in work)
-    assert all(one.end <= two.start for one, two in pairwise(axis.folds))
-
-
-@given(st.lists(spans, min_size=1, max_size=6), st.lists(spans, max_size=6), st.integers(1, 12))
-def test_ticks_stand_at_round_times_outside_of_folds(
-    waits: list[TimeSpan], work: list[TimeSpan], count: int
-) -> None:
-    every = [*waits, *work]
-    axis = fold_waits(min(one.start for one in every), max(one.end for one in every), waits, work)
-    ticks = axis.ticks(count)
-    assert len(ticks) <= 2 * count + len(axis.folds) + 2
-    assert all(0 <= tick.position <= 1 for tick in ticks)
-    for fold in axis.folds:
         start, end = axis.position(fold.start), axis.position(fold.end)
         assert not any(start + 1e-9 < tick.position < end - 1e-9 for tick in ticks)
+    assert all(one.end <= two.start for one, two in pairwise(axis.folds))
 
 
 def test_the_ticks_of_a_short_job() -> None:

@@ -3,19 +3,19 @@
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.store_access import on_store
+from tests.store_access import on_store, opened_store
 
 from warrener.context import ResolvedEndpoints
 from warrener.web.access.guard import Guard, OpenGuard
 from warrener.web.app import create_app
-from warrener.web.console import Console, open_console
+from warrener.web.console import Console
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Site, installed_site
 from warrener_store import Store
@@ -30,7 +30,6 @@ OpenBrowser = Callable[..., Browser]
 
 
 def browser_on(console: Console, site: Site | None = None, guard: Guard | None = None) -> Browser:
-    """A browser on a console with this site and this guard."""
     app = create_app(console, site or installed_site(), guard or OpenGuard("open"))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765")
@@ -46,21 +45,27 @@ async def page_of(browser: Browser, path: str) -> str:
 
 
 async def read(browser: Browser, path: str, **query: Any) -> Any:
-    """The document of the API at this path."""
     answer = await browser.get(f"/api/v1{path}", params=query or None)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def without_broker(store_url: str, folder: Path) -> AbstractAsyncContextManager[Console]:
-    """Opens a console on this store; its broker is away."""
-    ledger = f"sqlite:///{folder}/ledger.db"
-    endpoints = ResolvedEndpoints(NO_BROKER, store_url, ledger, from_up=False)
-    return open_console(endpoints, ConsoleSettings())
+@asynccontextmanager
+async def open_console(
+    store_url: str, broker_url: str = NO_BROKER, management_url: str | None = None
+) -> AsyncGenerator[Console]:
+    """Opens a console on this store; its broker is away, unless it is named."""
+    urls = (broker_url, store_url, "sqlite://")
+    endpoints = ResolvedEndpoints(*urls, from_up=False, management_url=management_url)
+    async with opened_store(store_url) as store:
+        console = Console(store, endpoints, ConsoleSettings())
+        try:
+            yield console
+        finally:
+            await console.close()
 
 
 async def read_pages(browser: Browser, path: str, what: str, **query: Any) -> list[Any]:
-    """The entries of all pages of a list."""
     found: list[Any] = []
     after: str | None = ""
     while after is not None:
@@ -71,15 +76,14 @@ async def read_pages(browser: Browser, path: str, what: str, **query: Any) -> li
 
 
 @pytest.fixture
-async def console(sqlite_store_url: str, tmp_path: Path) -> AsyncIterator[Console]:
+async def console(sqlite_store_url: str) -> AsyncIterator[Console]:
     """A console whose store is empty and whose broker is away."""
-    async with without_broker(sqlite_store_url, tmp_path) as opened:
+    async with open_console(sqlite_store_url) as opened:
         yield opened
 
 
 @pytest.fixture
 async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
-    """Opens a browser on a console with this site and this guard."""
     async with AsyncExitStack() as opened:
 
         def browser(site: Site | None = None, guard: Guard | None = None) -> Browser:
@@ -92,7 +96,6 @@ async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
 
 @pytest.fixture
 def browser(open_browser: OpenBrowser) -> Browser:
-    """A browser on the console as it is installed."""
     return open_browser()
 
 
@@ -100,7 +103,6 @@ Fill = Callable[[Store, datetime], Awaitable[None]]
 
 
 def fill_copy(empty: Path, folder: Path, fill: Fill) -> Path:
-    """Copies a store of SQLite into a folder and fills the copy."""
     path = folder / "state.db"
     shutil.copy(empty, path)
 
@@ -117,27 +119,24 @@ def fill_copy(empty: Path, folder: Path, fill: Fill) -> Path:
 @asynccontextmanager
 async def open_copy(template: Path, folder: Path) -> AsyncGenerator[Console]:
     """Opens a console on a copy of a filled store, whose agents have just announced themselves again."""
-    async with without_broker(f"sqlite:///{shutil.copy(template, folder / 'state.db')}", folder) as opened:
+    async with open_console(f"sqlite:///{shutil.copy(template, folder / 'state.db')}") as opened:
         await Filler(opened.store, await opened.now()).put_agents()
         yield opened
 
 
 @pytest.fixture(scope="session")
 def filled_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with content, to copy."""
     folder = tmp_path_factory.mktemp("filled")
     return fill_copy(sqlite_template, folder, lambda store, now: Filler(store, now).fill())
 
 
 @pytest.fixture
 async def filled_console(filled_template: Path, tmp_path: Path) -> AsyncIterator[Console]:
-    """A console whose store has content and whose broker is away."""
     async with open_copy(filled_template, tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 async def rooms(filled_console: Console) -> AsyncIterator[Browser]:
-    """A browser on a console whose store has content."""
     async with browser_on(filled_console) as client:
         yield client

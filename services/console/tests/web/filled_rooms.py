@@ -88,14 +88,11 @@ def definition(name: str, rule: Rule, zone: str, job_type: str, owner: str | Non
 
 
 class Filler:
-    """Fills a store; the same for the same seed and moment."""
-
     def __init__(self, store: Store, now: datetime) -> None:
         self.store, self.now = store, now
         self._random = Random(7)
 
     async def fill(self) -> None:
-        """Fill everything."""
         await self.put_agents()
         await self.put_schedules()
         await self.put_queued_jobs()
@@ -105,7 +102,6 @@ class Filler:
         await self.store.record_action(store_rows.recorded_action("flights.hourly", action="schedule.pause"))
 
     async def put_schedules(self) -> None:
-        """Schedules with two weeks of ticks and jobs."""
         await self.store.put_schedules([self._schedule(*each) for each in RULES])
         why = "the template is being rewritten"
         await self.store.pause_schedules(["mail.digest"], self.now, paused=True, why=why)
@@ -126,7 +122,6 @@ class Filler:
         )
 
     async def put_runs(self, name: str, step: timedelta, count: int) -> None:
-        """The last ticks of a schedule, with jobs that mostly succeed."""
         first = self.now.replace(minute=30 if step >= HOUR else 0, second=0, microsecond=0) - step * count
         jobs: list[JobRow] = []
         ticks: list[TickRow] = []
@@ -279,23 +274,17 @@ class Filler:
                 for number in range(9)
             ),
         ]
-        await self.store.park([self._parked(*each) for each in reasons])
-
-    def _parked(self, reason: str, body: bytes, detail: str, ago: int) -> ParkedMessage:
-        return store_rows.parked_message(
-            reason=reason,
-            detail=detail,
-            body=body,
-            parked_at=self.now - timedelta(seconds=ago),
-            exchange="warrener.requests",
-            routing_key="no.such",
-            message_id="m-1",
-            type="job.requested.v1",
-            headers={"x-note": HOSTILE, "authorization": "Bearer hunter2hunter2"},
-        )
+        plain: dict[str, Any] = {"exchange": "warrener.requests", "routing_key": "no.such"}
+        plain |= {"message_id": "m-1", "type": "job.requested.v1"}
+        plain["headers"] = {"x-note": HOSTILE, "authorization": "Bearer hunter2hunter2"}
+        messages: list[ParkedMessage] = []
+        for reason, body, detail, ago in reasons:
+            parked_at = self.now - timedelta(seconds=ago)
+            fields: dict[str, Any] = plain | {"reason": reason, "body": body, "detail": detail}
+            messages.append(store_rows.parked_message(parked_at=parked_at, **fields))
+        await self.store.park(messages)
 
     async def put_breakers(self) -> None:
-        """An open breaker, and one that has closed again."""
         closed = {"state": BreakerState.CLOSED, "until": None, "reason": "closed by ada: works again"}
         await self.store.put_breaker(open_breaker("dependency:billing-api"))
         await self.store.put_breaker(open_breaker("job:fares.fetch", **closed))
@@ -322,14 +311,11 @@ ENDING = (  # name, jobs an hour, seconds of a job, share that dies, fingerprint
 
 
 class StatisticsFiller:
-    """Fills the statistics of a store; the same for the same moment."""
-
     def __init__(self, store: Store, now: datetime) -> None:
         self.store, self.now = store, now
         self._random = Random(11)
 
     async def fill(self) -> None:
-        """Fill buckets, deploys and the dead letters of the new cause."""
         jobs = sorted(self._jobs(), key=lambda job: job.finished_at)
         increments = roll_up(jobs, self._version_of, KnownNames(), self.now)
         buckets, causes = add_to_stored(increments, (), ())

@@ -27,7 +27,6 @@ ERROR = ErrorInfo(
 
 
 def ago(seconds: float) -> datetime:
-    """The moment so many seconds before now."""
     return datetime.now(UTC) - timedelta(seconds=seconds)
 
 
@@ -36,19 +35,16 @@ def _all_at(seconds: float, *names: str) -> dict[str, Any]:
 
 
 async def put(store: Store, row: JobRow) -> JobRow:
-    """Insert a job and return it."""
     await store.insert_jobs([row])
     return row
 
 
 async def put_waiting(store: Store, seconds: float = 60, **fields: Any) -> JobRow:
-    """A waiting job that was requested so many seconds ago."""
     times = _all_at(seconds, "requested", "accepted", "updated") | _all_at(-600, "due", "wake")
     return await put(store, store_rows.waiting_job(**(times | fields)))
 
 
 async def put_queued(store: Store, seconds: float = 60, **fields: Any) -> JobRow:
-    """A job that was dispatched so many seconds ago."""
     times = _all_at(seconds, "requested", "accepted", "dispatched", "updated")
     return await put(store, store_rows.queued_job(**(times | fields)))
 
@@ -104,7 +100,6 @@ def attempt(row: JobRow, number: int, seconds: float, *, verdict: str, error: Er
 
 
 async def put_lines(store: Store, job_id: UUID, number: int, *texts: str) -> None:
-    """Log lines of an attempt."""
     lines = tuple(
         LogEntry(number=index + 1, at=ago(30), level="warning", logger="airline.load", text=text)
         for index, text in enumerate(texts)
@@ -115,7 +110,6 @@ async def put_lines(store: Store, job_id: UUID, number: int, *texts: str) -> Non
 
 
 def open_breaker(name: str, **fields: Any) -> BreakerRow:
-    """A breaker that has opened four minutes ago."""
     plain: dict[str, Any] = {"since": ago(240), "until": ago(-60), "times_opened": 2}
     plain |= {"reason": "12 of 20 attempts within 1 min have failed", "job_types": ("ledger.close",)}
     return store_rows.breaker_row(name, **(plain | fields))

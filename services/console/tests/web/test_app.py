@@ -58,8 +58,6 @@ async def show_about(request: PageRequest) -> View:
 
 
 class GuardOf(OpenGuard):
-    """Everybody has one role."""
-
     def __init__(self, role: Role) -> None:
         super().__init__("open")
         self.role = role

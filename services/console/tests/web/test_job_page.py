@@ -38,7 +38,6 @@ from .stored_jobs import (
 
 
 async def job_page(browser: Browser, job_id: object, query: str = "") -> str:
-    """The page of a job."""
     return await page_of(browser, f"/jobs/{job_id}{query}")
 
 
@@ -207,8 +206,6 @@ def test_hidden_arguments_are_those_of_the_job_that_is_requested_again() -> None
 
 
 class CountingInspector:
-    """An inspector that notes its queries."""
-
     broker = "RabbitMQ 4.3.0"
 
     def __init__(self) -> None:

@@ -24,14 +24,7 @@ from .test_app import GuardOf
 
 
 async def listed(browser: Browser, query: str = "") -> list[str]:
-    """The ids of the jobs that the API lists."""
     return [job["job_id"] for job in (await read(browser, f"/jobs?{query}"))["jobs"]]
-
-
-async def test_an_empty_list_names_the_command_that_requests_a_job(browser: Browser) -> None:
-    text = await page_of(browser, "/jobs")
-    assert "No job yet." in text
-    assert "warrener request TYPE" in text
 
 
 async def test_the_newest_jobs_come_first_with_why_they_are_so_and_what_can_be_chosen(

@@ -22,7 +22,6 @@ PATHS = ("/", "/?window=day", "/?window=week", "/job-types", "/job-types/flights
 
 @pytest.fixture(scope="module")
 def week_template(filled_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that has a week of statistics too, to copy."""
     return fill_copy(
         filled_template,
         tmp_path_factory.mktemp("week"),
@@ -32,14 +31,8 @@ def week_template(filled_template: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 async def browser_of_a_week(week_template: Path, tmp_path: Path) -> AsyncIterator[Browser]:
-    """A browser on a console whose store has a week of statistics."""
     async with open_copy(week_template, tmp_path) as console, browser_on(console) as client:
         yield client
-
-
-async def test_empty_pages_describe_their_contents(browser: Browser) -> None:
-    assert "Nothing has run yet" in await page_of(browser, "/")
-    assert "No job type yet" in await page_of(browser, "/job-types")
 
 
 async def test_every_page_is_shown(browser_of_a_week: Browser, subtests: pytest.Subtests) -> None:

@@ -14,13 +14,21 @@ from .filled_rooms import HOSTILE, STEPS
 from .stored_jobs import open_breaker
 
 INCIDENT = "/incidents/3f9a1c77e0b2"
-EMPTY = {
-    "/agents": "No agent has reported within the last hour",
-    "/queues": "No queue yet",
-    "/incidents": "No incident is open",
-    "/parked": "No message is parked",
-    "/breakers": "No circuit breaker",
-}
+EMPTY = (
+    ("/", "Nothing has run yet"),
+    ("/agents", "No agent has reported within the last hour"),
+    ("/breakers", "No circuit breaker"),
+    ("/dead-letters", "No dead letter is open."),
+    ("/incidents", "No incident is open"),
+    ("/job-types", "No job type yet"),
+    ("/jobs", "No job yet."),
+    ("/jobs", "warrener request TYPE"),
+    ("/parked", "No message is parked"),
+    ("/queues", "No queue yet"),
+    ("/redrives", "No redrive yet."),
+    ("/schedules", "No schedule yet"),
+    ("/schedules", "warrener schedule put"),
+)
 NO_MATCH = {
     "/agents?q=nothing": "No agent matches",
     "/queues?q=nothing": "No queue matches",
@@ -29,8 +37,8 @@ NO_MATCH = {
 
 
 async def test_an_empty_page_describes_its_contents(browser: Browser) -> None:
-    for path, words in EMPTY.items():
-        assert words in await page_of(browser, path)
+    for path, words in EMPTY:
+        assert words in await page_of(browser, path), path
 
 
 async def test_unknown_names_and_filters_without_a_match_are_named(rooms: Browser) -> None:

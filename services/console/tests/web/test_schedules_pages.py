@@ -23,14 +23,7 @@ ALL = [rule[0] for rule in RULES]
 
 
 async def listed(browser: Browser, **query: Any) -> list[str]:
-    """The names of the schedules that match."""
     return [schedule["name"] for schedule in (await read(browser, "/schedules", **query))["schedules"]]
-
-
-async def test_an_empty_list_names_the_command_that_puts_a_schedule(browser: Browser) -> None:
-    text = await page_of(browser, "/schedules")
-    assert "No schedule yet" in text
-    assert "warrener schedule put" in text
 
 
 async def test_the_list_has_rules_in_words_last_runs_and_signs(rooms: Browser) -> None:

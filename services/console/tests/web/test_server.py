@@ -24,7 +24,6 @@ from warrener.web.listener import bind_near
 def served(
     folder: Path, store_url: str, *, tokens: Path | None = None, max_files: int | None = None
 ) -> "Generator[tuple[subprocess.Popen[str], int]]":
-    """A console of its own, and its port."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("WARRENER_")}
     if tokens is not None:
         environment["WARRENER_CONSOLE_TOKENS_FILE"] = str(tokens)
@@ -46,7 +45,6 @@ def served(
 def get(
     closing: ExitStack, port: int, path: str = "/about", source: str = "127.0.0.1", **headers: str
 ) -> http.client.HTTPResponse:
-    """The answer of the console to this request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(source, 0))
     closing.callback(connection.close)
     connection.request("GET", path, headers=headers)

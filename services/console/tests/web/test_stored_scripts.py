@@ -47,7 +47,6 @@ class Scripts(HTMLParser):
 
 @pytest.fixture
 async def jobs(console: Console) -> list[JobRow]:
-    """Jobs of hostile users and handlers."""
     arguments = {"note": HOSTILE, SCRIPT: HOSTILE, "password": SECRET, "deep": [{"api_key": SECRET}]}
     hostile: dict[str, Any] = {"arguments": arguments, "source": f"shop {SCRIPT}", "idempotency_key": None}
     store = console.store

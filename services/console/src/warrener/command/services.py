@@ -234,12 +234,12 @@ def console(
     if ctx.invoked_subcommand is not None:
         return
     _require_console()
-    from warrener.web.access.settings import check_access
     from warrener.web.listener import address_of, bind
     from warrener.web.server import load_settings, serve_console
+    from warrener.web.settings import check_access
 
     settings = load_settings(console_host=host, console_port=port)
-    check_access(settings, settings.console_host)
+    check_access(settings)
     endpoints = resolve_endpoints(broker, store)
     query_store(store, lambda open_store: open_store.ping())  # else a traceback in its log would say so
     listener = bind(settings.console_host, settings.console_port)

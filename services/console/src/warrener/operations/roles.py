@@ -25,8 +25,3 @@ class Principal:
     name: str
     role: Role
     method: Literal["open", "token", "oidc"]
-
-
-def describe_lack(principal: Principal, wanted: Role, what: str) -> str:
-    """The sentence for a principal whose role does not suffice."""
-    return f"expected the role {wanted} for {what}, got {principal.role}; an admin can change it"

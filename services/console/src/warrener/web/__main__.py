@@ -4,11 +4,11 @@ import socket
 import sys
 from argparse import ArgumentParser
 
-from warrener.context import ResolvedEndpoints
+from warrener.context import pick_endpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.web.access.settings import check_access
 from warrener.web.listener import bind
 from warrener.web.server import load_settings, serve_console
+from warrener.web.settings import check_access
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     listening: int | None = parser.parse_args().listen_fd
     try:
         settings = load_settings()
-        check_access(settings, settings.console_host)
+        check_access(settings)
         if listening is None:
             listener = bind(settings.console_host, settings.console_port)
         else:
@@ -26,15 +26,7 @@ def main() -> int:
     except CommandError as error:
         print(f"warrener-console cannot start: {error}", file=sys.stderr)
         return ExitCode.USAGE
-    endpoints = ResolvedEndpoints(
-        settings.broker_url,
-        settings.store_url,
-        settings.ledger_url,
-        from_up=False,
-        management_url=settings.management_url,
-        namespace=settings.namespace,
-    )
-    return serve_console(listener, endpoints, settings)
+    return serve_console(listener, pick_endpoints(None, None, None, settings), settings)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from starlette.routing import compile_path
 
 from warrener.errors import CommandError, ExitCode, find_failures
 from warrener.operations.noun import ActionBody, Call, Outcome, OutcomeBody
-from warrener.operations.roles import Principal, describe_lack
+from warrener.operations.roles import Principal
 from warrener.options import field_problem
-from warrener.web.access.guard import AccessRefused, Guard, address_of, identify, own_origin
+from warrener.web.access.guard import AccessRefused, Guard, address_of, check_role, identify, own_origin
 from warrener.web.access.origins import origin_of, safe_path
 from warrener.web.console import Console
 from warrener.web.live.hub import Hub
@@ -52,7 +52,7 @@ class ActionServer:
             await self._check(action, request, token if isinstance(token, str) else None)
             try:
                 given = {name: value for name, value in fields.items() if value != ""}
-                body = action.body.model_validate(given)
+                body = action.verb.body.model_validate(given)
             except ValidationError as error:
                 wrong = "; ".join(map(field_problem, error.errors(include_url=False)))
                 outcome = Outcome(accepted=False, sentence=f"refused: {wrong}")
@@ -88,7 +88,7 @@ class ActionServer:
                 methods=["POST"],
                 name=action.name,
                 summary=action.name,
-                description=f"Role: {action.role}.",
+                description=f"Role: {action.verb.role}.",
                 dependencies=[Depends(self._checked(action))],
                 response_model=OutcomeBody,
                 responses={409: {"model": OutcomeBody, "description": "Refused"}},
@@ -110,7 +110,7 @@ class ActionServer:
             answer = OutcomeBody(accepted=outcome.accepted, sentence=outcome.sentence, details=details)
             return JSONResponse(answer.model_dump(mode="json"), 200 if outcome.accepted else 409)
 
-        kinds = {"request": Request, "body": Annotated[action.body, Body()]}
+        kinds = {"request": Request, "body": Annotated[action.verb.body, Body()]}
         kinds |= dict.fromkeys(compile_path(action.path)[2], str)
         submit.__signature__ = Signature(  # type: ignore[attr-defined] # what FastAPI reads
             [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in kinds.items()]
@@ -122,13 +122,13 @@ class ActionServer:
         whatever its body says; the latter is recorded."""
         principal = await identify(self._guard, request)
         await self._guard.check_write(request, principal, csrf_token)
-        if principal.role.allows(action.role):
-            return
-        subject = " ".join(str(value) for value in request.path_params.values())
-        sentence = describe_lack(principal, action.role, action.name)
-        record_id = await self._record(action, request, principal, subject, "")
-        await self._complete(record_id, AuditOutcome.FORBIDDEN, sentence)
-        raise AccessRefused(sentence)
+        try:
+            check_role(principal, action.verb.role, action.name)
+        except AccessRefused as error:
+            subject = " ".join(str(value) for value in request.path_params.values())
+            record_id = await self._record(action, request, principal, subject, "")
+            await self._complete(record_id, AuditOutcome.FORBIDDEN, error.sentence)
+            raise
 
     async def _perform(self, action: Action, request: Request, body: ActionBody) -> Outcome:
         """Perform an action. It is recorded before it is tried, and again when its end is known."""

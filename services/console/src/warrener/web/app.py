@@ -16,9 +16,9 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from warrener.errors import CommandError, ExitCode, NothingFound, find_failures
-from warrener.operations.roles import Principal, describe_lack
+from warrener.operations.roles import Principal
 from warrener.options import field_problem
-from warrener.web.access.guard import AccessRefused, Guard, identify
+from warrener.web.access.guard import AccessRefused, Guard, check_role, identify
 from warrener.web.access.login import LoginPages
 from warrener.web.access.middleware import ProblemResponse, RequestLimits, SecureHeaders
 from warrener.web.access.sessions import SessionGuard
@@ -144,7 +144,7 @@ class SiteServer:
         self, page: Page, reader: Reader, url: str, path: Mapping[str, Any], query: Mapping[str, str]
     ) -> PageRequest:
         """Make the request of a page's view. Raises AccessRefused if the role does not suffice."""
-        _check_role(reader.principal, page)
+        check_role(reader.principal, page.role, f"the page {page.section}")
         return PageRequest(
             console=self.console,
             reader=reader,
@@ -161,7 +161,8 @@ class SiteServer:
         found = self.site.match(urlsplit(url).path)
         if found is None:
             raise NothingFound("expected the path of a page in the parameter page, got another")
-        _check_role(principal, found[0])
+        page, _ = found
+        check_role(principal, page.role, f"the page {page.section}")
         try:
             key = LiveKey(url, principal.role, _zone_of(request).key)
             return EventStream(self.hub, key, principal.name, partial(self._is_still, principal, request))
@@ -261,11 +262,6 @@ def _describe(error: Exception) -> Problem:
                 500, "This page failed", "An error of the console; its log has it.", "Try again."
             )
     return problem
-
-
-def _check_role(principal: Principal, page: Page) -> None:
-    if not principal.role.allows(page.role):
-        raise AccessRefused(describe_lack(principal, page.role, f"the page {page.section}"))
 
 
 def _url_of(request: Request) -> str:

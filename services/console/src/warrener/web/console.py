@@ -1,11 +1,9 @@
 """The connections of pages and actions: the open store and one client of the broker, beside the settings."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-from warrener.context import ResolvedEndpoints, connect_store
+from warrener.context import ResolvedEndpoints
 from warrener.operations.masking import Masker
 from warrener.operations.noun import Backend
 from warrener.operations.system import SharedInspector
@@ -33,14 +31,3 @@ class Console(Backend):
             self._clock_offset = await self.store.time() - datetime.now(UTC)
             self._clock_checked_at = monotonic()
         return datetime.now(UTC) + self._clock_offset
-
-
-@asynccontextmanager
-async def open_console(endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> AsyncGenerator[Console]:
-    """Open the store for the life of a console."""
-    async with connect_store(endpoints) as store:
-        console = Console(store, endpoints, settings)
-        try:
-            yield console
-        finally:
-            await console.close()

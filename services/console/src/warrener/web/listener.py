@@ -4,7 +4,7 @@ import errno
 import socket
 from contextlib import suppress
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, UsageError
 
 _PORTS_TRIED = 50
 
@@ -20,15 +20,13 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise CommandError(
+            raise UsageError(
                 f"expected a free port {port} on {host}, got one in use",
                 do="stop its program, or choose another with --port or WARRENER_CONSOLE_PORT",
-                code=ExitCode.USAGE,
             ) from error
-        raise CommandError(
+        raise UsageError(
             f"expected an address of this machine, got {host}:{port} ({error.strerror})",
             do="choose another with --host and --port",
-            code=ExitCode.USAGE,
         ) from error
     listener.setblocking(False)  # noqa: FBT003 - takes no keyword
     return listener

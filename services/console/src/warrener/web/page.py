@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ValidationError
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.operations.roles import Principal, Role
 from warrener.options import field_problem
 from warrener.web.console import Console
@@ -51,7 +51,7 @@ class PageRequest:
         try:
             return model.model_validate(given)
         except ValidationError as error:
-            raise CommandError(field_problem(error.errors()[0]), code=ExitCode.USAGE) from None
+            raise UsageError(field_problem(error.errors()[0])) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ ShowPage = Callable[[PageRequest], Awaitable[View]]
 Topics = Callable[[PageRequest], Collection[str]] | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page. `name` is for `url_for`, `section` is the highlighted entry of the navigation, and
     `pages/{template}.html` fills the block `content` of layout.html.
@@ -116,16 +116,8 @@ def page(
 
     def make(view: ShowPage) -> Page:
         template = getattr(view, "__name__", "").removeprefix("show_")
-        known, shown = name or template.replace("_", "-"), section or path.split("/")[1]
-        return Page(
-            name=known,
-            path=path,
-            section=shown or known,
-            template=template,
-            view=view,
-            topics=topics,
-            role=role,
-            refresh=refresh,
-        )
+        known = name or template.replace("_", "-")
+        shown = section or path.split("/")[1] or known
+        return Page(known, path, shown, template, view, topics, role, refresh)
 
     return make

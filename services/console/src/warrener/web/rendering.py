@@ -20,6 +20,7 @@ from warrener.operations.redrives import REDRIVES
 from warrener.render.jobs import OUTCOME_TONES
 from warrener.render.times import MOMENT, brief, span, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
+from warrener.web.charts.small import draw_counts
 from warrener.web.page import Page, PageRequest, Theme, View
 from warrener.web.site import NAVIGATION, Site
 from warrener.web.static_files import static_url
@@ -93,6 +94,7 @@ class Renderer:
         variables = cast("dict[str, Any]", self._environment.globals)
         variables |= {"static": static_url, "url_for": site.url_for, "badge_of": badge_of}
         variables |= {"with_query": _with_query, "needs_reason": self._needs_reason}
+        variables["draw_counts"] = draw_counts
 
     def page(self, request: PageRequest, page: Page | None, view: View, notice: Notice | None = None) -> str:
         return self._render("layout.html", request, page, view, notice)
@@ -133,7 +135,7 @@ class Renderer:
         absolute = partial(time_in_zone, now=now, zone=reader.zone)
 
         def may(action: str) -> bool:
-            return action in site.actions and role.allows(site.actions[action].role)
+            return action in site.actions and role.allows(site.actions[action].verb.role)
 
         def local_times(text: str) -> str:
             return MOMENT.sub(lambda found: absolute(datetime.fromisoformat(found.group())), text)

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from warrener.context import ResolvedEndpoints
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.web.access.origins import network_of
 from warrener.web.access.sessions import SessionGuard, build_guard
 from warrener.web.app import create_app
@@ -38,7 +38,7 @@ def load_settings(**overrides: object) -> ConsoleSettings:
     try:
         return load(ConsoleSettings, **overrides)
     except SettingsError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
+        raise UsageError(str(error)) from error
 
 
 def serve_console(listener: socket.socket, endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> int:
@@ -51,7 +51,7 @@ async def build(listener: socket.socket, endpoints: ResolvedEndpoints, settings:
     """Build the console from its listening socket, its endpoints and its settings."""
     store = open_store(endpoints.store_url)
     console = Console(store, endpoints, settings)
-    guard = build_guard(console, settings, settings.console_host)
+    guard = build_guard(console)
     provider = guard.provider if isinstance(guard, SessionGuard) else None
     app = create_app(console, installed_site(), guard)
     hub: Hub = app.state.hub

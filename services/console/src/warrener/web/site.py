@@ -1,4 +1,4 @@
-"""The site: all pages, actions and API routers, found in the modules of `pages` and `api`."""
+"""The site: all pages and actions, found in the modules of `pages`, and the routers of the API."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,10 @@ from functools import cache
 from importlib import import_module
 from inspect import getdoc
 from pkgutil import iter_modules
-from types import ModuleType
 from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel
 from starlette.routing import compile_path
 
@@ -26,10 +25,10 @@ from warrener.operations.noun import ActionBody, Noun, Verb
 from warrener.operations.parked import PARKED
 from warrener.operations.queues import QUEUES
 from warrener.operations.redrives import REDRIVES
-from warrener.operations.roles import Role
 from warrener.operations.schedules import SCHEDULES
 from warrener.web import api, pages
-from warrener.web.api import ConsoleOfApp, allowed_for
+from warrener.web.access.guard import check_role
+from warrener.web.api import ConsoleOfApp
 from warrener.web.page import Page
 
 K = TypeVar("K")
@@ -88,17 +87,10 @@ class Action:
     verb: Verb[Any]
 
     @property
-    def role(self) -> Role:
-        return self.verb.role
-
-    @property
-    def body(self) -> type[ActionBody]:
-        return self.verb.body
-
-    @property
     def needs_reason(self) -> bool:
         """True if its author has to write a reason."""
-        return self.body.model_fields["reason"].is_required()
+        body: type[ActionBody] = self.verb.body
+        return body.model_fields["reason"].is_required()
 
 
 class Site:
@@ -134,19 +126,19 @@ class Site:
 
 @cache
 def installed_site() -> Site:
-    """The site of all modules of `pages` and `api`, and of all nouns."""
+    """The site of all modules of `pages`, and of all nouns."""
     verbs = [*((noun, verb) for noun in NOUNS for verb in noun.verbs), (SCHEDULES, BACKFILL)]
     return Site(
-        _found_in(pages, Page),
-        [*_found_in(pages, Action), *(action_of(noun, verb) for noun, verb in verbs)],
-        [*_found_in(api, APIRouter), *map(router_of, NOUNS)],
+        _found(Page),
+        [*_found(Action), *(action_of(noun, verb) for noun, verb in verbs)],
+        [api.router, *map(router_of, NOUNS)],
     )
 
 
-def _found_in(package: ModuleType, kind: type[K]) -> list[K]:
-    """The things of a kind that the modules of a package make, by the names of the modules."""
-    names = sorted(found.name for found in iter_modules(package.__path__))
-    modules = [import_module(f"{package.__name__}.{name}") for name in names]
+def _found(kind: type[K]) -> list[K]:
+    """The things of a kind that the modules of `pages` make, by the names of the modules."""
+    names = sorted(found.name for found in iter_modules(pages.__path__))
+    modules = [import_module(f"{pages.__name__}.{name}") for name in names]
     found = {id(one): one for module in modules for one in vars(module).values() if isinstance(one, kind)}
     return list(found.values())
 
@@ -156,9 +148,11 @@ def _found_in(package: ModuleType, kind: type[K]) -> list[K]:
 
 def router_of(noun: Noun) -> APIRouter:
     """Make the routes that list and read a noun."""
-    is_open = noun.role is Role.VIEWER
-    dependencies = [] if is_open else [allowed_for(noun.role, f"/{noun.plural}")]
-    router = APIRouter(tags=[noun.plural], dependencies=dependencies)
+
+    async def check(request: Request) -> None:
+        check_role(request.state.principal, noun.role, f"/{noun.plural}")
+
+    router = APIRouter(tags=[noun.plural], dependencies=[Depends(check)])
 
     def add(path: str, route: Callable[..., Any], read: Callable[..., Any]) -> None:
         about, *_ = (getdoc(read) or "").partition("\n\n$ ")  # examples of the command

@@ -11,11 +11,11 @@ from services.console.tests.web.conftest import Browser, OpenBrowser
 from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.operations.roles import Role
 from warrener.web.access.sessions import SessionGuard
-from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import Signer
 from warrener.web.access.tokens import make_token
 from warrener.web.console import Console
 from warrener.web.page import PageRequest, View, page
+from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Action, Site
 
 from .provider import Provider, serving
@@ -26,8 +26,6 @@ TOKENS = {role.value: make_token(role.value, role) for role in Role}
 
 
 class Target(ActionBody):
-    """The body of the test's actions."""
-
     why: str = ""
 
 
@@ -53,11 +51,10 @@ SITE = Site(
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> AccessSettings:
-    """Settings with one token for each role, in a file."""
+def settings(tmp_path: Path) -> ConsoleSettings:
     file = tmp_path / "tokens"
     file.write_text("# who\n\n" + "\n".join(token.line for _, token in TOKENS.values()) + "\n")
-    return AccessSettings(console_tokens_file=file, console_login_limit=3)
+    return ConsoleSettings(console_tokens_file=file, console_login_limit=3)
 
 
 @pytest.fixture
@@ -70,12 +67,10 @@ MakeGuard = Callable[..., SessionGuard]
 
 
 @pytest.fixture
-def make_guard(console: Console, settings: AccessSettings, ticks: list[float]) -> MakeGuard:
-    """Makes a guard with further settings."""
-
+def make_guard(console: Console, settings: ConsoleSettings, ticks: list[float]) -> MakeGuard:
     def make(**changes: Any) -> SessionGuard:
-        changed = AccessSettings.model_validate({**settings.model_dump(), **changes})
-        return SessionGuard(console, changed, Signer(SECRET), lambda: ticks[-1])
+        console.settings = ConsoleSettings.model_validate({**settings.model_dump(), **changes})
+        return SessionGuard(console, Signer(SECRET), lambda: ticks[-1])
 
     return make
 
@@ -93,23 +88,19 @@ def browser(open_browser: OpenBrowser, guard: SessionGuard) -> Browser:
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:
-    """An OpenID Connect provider."""
     async with serving() as opened:
         yield opened
 
 
 def bearer(role: str) -> dict[str, str]:
-    """The header of a program with the token of this role."""
     return {"Authorization": f"Bearer {TOKENS[role][0]}"}
 
 
 def field_of(html: str, name: str, of: str = "value") -> str:
-    """The value of a hidden field of a form."""
     return html.partition(f'name="{name}" {of}="')[2].partition('"')[0]
 
 
 def csrf_of(html: str) -> str:
-    """The CSRF token of a page."""
     return field_of(html, "csrf-token", "content")
 
 

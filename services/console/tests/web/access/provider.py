@@ -31,7 +31,6 @@ SignToken = Callable[[Claims, KeySet], str]
 
 @cache
 def key_of(kid: str) -> RSAKey:
-    """A key of the provider: made once."""
     return RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})
 
 
@@ -57,7 +56,6 @@ class Provider:
     calls: list[str] = field(default_factory=list[str])
 
     def id_token(self, request: dict[str, str]) -> str:
-        """The token of a person who has signed in."""
         now = int(time())
         claims = {"iss": self.issuer, "aud": request["client_id"], "nonce": request["nonce"], **self.person}
         claims |= {"iat": now, "exp": now + 300, **self.changes}
@@ -68,12 +66,7 @@ class Provider:
         key = self.keys.keys[-1]
         return jwt.encode({"alg": "RS256", "kid": key.kid}, claims, key)
 
-    def rotate(self) -> None:
-        """Sign with another key from now on."""
-        self.keys = KeySet([key_of("second")])
-
     def app(self) -> Starlette:
-        """The endpoints."""
         return Starlette(
             routes=[
                 Route("/.well-known/openid-configuration", self._discover),
@@ -119,7 +112,6 @@ class Provider:
 
 
 def encode_segment(document: Claims) -> str:
-    """A part of a token."""
     return encode_bytes(json.dumps(document).encode())
 
 
@@ -131,7 +123,6 @@ def _is_client(header: str) -> bool:
 
 @asynccontextmanager
 async def serving() -> AsyncGenerator[Provider]:
-    """Serve a provider on a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         provider = Provider(f"http://127.0.0.1:{listening.getsockname()[1]}")
         config = uvicorn.Config(provider.app(), log_level="error", lifespan="off", ws="none")

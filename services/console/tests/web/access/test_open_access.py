@@ -13,10 +13,10 @@ from warrener.web.access.guard import OpenGuard
 from warrener.web.access.middleware import RequestLimits
 from warrener.web.access.origins import is_loopback_host, safe_path
 from warrener.web.access.sessions import LoginLimiter, build_guard
-from warrener.web.access.settings import AccessSettings, check_access
 from warrener.web.access.signing import Signer, read_secret
 from warrener.web.access.tokens import make_token, parse_tokens
 from warrener.web.console import Console
+from warrener.web.settings import ConsoleSettings, check_access
 
 from .conftest import SITE, csrf_of
 
@@ -28,7 +28,6 @@ ACT, ACT_BY_API = "/places/berlin/admin", "/api/v1/places/berlin/admin"
 
 @pytest.fixture
 def local(open_browser: OpenBrowser) -> Browser:
-    """A browser on a console without sign-in."""
     return open_browser(SITE, OpenGuard())
 
 
@@ -64,24 +63,24 @@ async def test_a_page_of_another_site_cannot_act_on_this_machine(
 
 def test_a_console_for_others_needs_a_sign_in() -> None:
     _, token = make_token("ada", Role.ADMIN)
-    check_access(AccessSettings(), "127.0.0.1")
-    check_access(AccessSettings(), "localhost")
-    check_access(AccessSettings(console_tokens=(token.line,)), "0.0.0.0")
+    check_access(ConsoleSettings())
+    check_access(ConsoleSettings(console_host="localhost"))
+    check_access(ConsoleSettings(console_host="0.0.0.0", console_tokens=(token.line,)))
     for host in ("0.0.0.0", "", "::", "192.0.2.1", "example.com"):
         with pytest.raises(CommandError, match="expected tokens or OpenID Connect"):
-            check_access(AccessSettings(), host)
+            check_access(ConsoleSettings(console_host=host))
     with pytest.raises(CommandError, match=r"a console on https://jobs\.example\.com"):
-        check_access(AccessSettings(console_url="https://jobs.example.com"), "127.0.0.1")
+        check_access(ConsoleSettings(console_url="https://jobs.example.com"))
 
 
 async def test_a_console_that_nobody_could_use_does_not_start(console: Console, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
-    settings = AccessSettings(console_tokens_file=file, console_secret_file=tmp_path / "secret")
+    console.settings = ConsoleSettings(console_tokens_file=file, console_secret_file=tmp_path / "secret")
     with pytest.raises(CommandError, match="expected a readable file"):
-        build_guard(console, settings, "127.0.0.1")
+        build_guard(console)
     file.write_text("# nobody yet")
     with pytest.raises(CommandError, match="nobody could sign in"):
-        build_guard(console, settings, "127.0.0.1")
+        build_guard(console)
 
 
 def test_token_lines_are_checked() -> None:
@@ -115,8 +114,9 @@ def test_failures_of_many_addresses_take_bounded_memory() -> None:
 def test_addresses_stay_within_the_console() -> None:
     for good in ("/", "/jobs?state=dead&after=a%20b#x", "/jobs/é"):
         assert safe_path(good) == good
-    for path in (None, "", "//x", "/\\x", "http:/x", "x", "/a\nb", "/a b"):
-        assert safe_path(path) == "/"
+    elsewhere = ("//x", "/\\x", "\\\\x", "/\t/x", "http:/x", "https://x", "javascript:alert(1)", "x")
+    for path in (None, "", *elsewhere, "/a\nb", "/a b", "/" + "a" * 3000):
+        assert safe_path(path) == "/", path
     assert is_loopback_host("127.9.9.9:80")
     assert not is_loopback_host("127.0.0.1:80:80")
 

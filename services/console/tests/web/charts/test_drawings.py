@@ -1,4 +1,7 @@
-"""Drawings of anything: within their places, escaped, and honest about gaps. Their looks: test_golden.py."""
+"""Drawings of anything: within their places, escaped, and honest about gaps.
+
+Their looks: test_golden.py, their labels: test_labels.py.
+"""
 
 import re
 from collections import Counter
@@ -19,7 +22,6 @@ from warrener.web import charts
 from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.small import HOURS, HeatCells, count_ticks, draw_heatmap, draw_sparkline, level
-from warrener.web.charts.strip import draw_mini_strip, draw_strip
 from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
 
@@ -45,7 +47,6 @@ moments = st.floats(0, 1e7).map(after)
 def tick(
     nominal_at: datetime, state: JobState | None = None, duration: timedelta | None = None, reason: str = ""
 ) -> ListedTick:
-    """A tick whose job, if it has one, is in this state."""
     has_job, has_run = state is not None, duration is not None
     return ListedTick(
         nominal_at=nominal_at,
@@ -104,16 +105,6 @@ def look_of(root: Element, tag: str, look: str) -> list[Element]:
 
 places = st.tuples(st.dates(date(2026, 11, 1), date(2026, 11, 30)), st.integers(0, HOURS - 1))
 counts = st.fixed_dictionaries({False: st.integers(0, 10**6), True: st.integers(0, 10)}).map(Counter[bool])
-deploys = st.lists(st.builds(DeployMark, moments, hostile), max_size=8)
-
-
-@given(st.lists(runs, max_size=40), hostile)
-@settings(deadline=None)
-def test_a_strip_of_any_runs(shown: list[ListedTick], title: str) -> None:
-    picture = draw_strip(shown, title=title)
-    check_picture(picture)
-    check_picture(draw_mini_strip(shown, title=title, name="strip"))
-    assert picture.table.count("<tr>") == 1 + len(shown)
 
 
 @given(st.dictionaries(places, counts, max_size=60), st.integers(0, 31), hostile)
@@ -121,20 +112,6 @@ def test_a_strip_of_any_runs(shown: list[ListedTick], title: str) -> None:
 def test_a_heat_map_of_any_ticks(shown: HeatCells, days: int, title: str) -> None:
     drawn = [date(2026, 11, 1) + timedelta(days=number) for number in range(days)]
     check_picture(draw_heatmap(shown, drawn, title=title))
-
-
-@given(st.lists(buckets, max_size=40), deploys, hostile)
-@settings(deadline=None)
-def test_a_trend_of_anything(shown: list[TimeBucket], marks: list[DeployMark], title: str) -> None:
-    root = check_picture(draw_trend(shown, title=title, deploys=marks))
-    for path in root.iter("path"):
-        assert all(0 <= x <= 1000 and 0 <= y <= 260 for x, y in points(path.get("d") or ""))
-
-
-@given(st.lists(buckets, max_size=60), deploys, hostile)
-@settings(deadline=None)
-def test_a_throughput_of_anything(shown: list[TimeBucket], marks: list[DeployMark], title: str) -> None:
-    check_picture(draw_throughput(shown, title=title, deploys=marks))
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e9, 1e9)), max_size=80), hostile)

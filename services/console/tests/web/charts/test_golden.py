@@ -4,13 +4,13 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.store_rows import after, attempt_of, queued_job, running_job
+from services.console.tests.render.test_waterfall import DAMAGED, ended, finished, lost_since
+from tests.store_rows import after, running_job
 
 from warrener.operations.schedules import ListedTick
 from warrener.render.tones import Tone
@@ -20,47 +20,20 @@ from warrener.web.charts.picture import Picture
 from warrener.web.charts.small import draw_heatmap, draw_segments, draw_sparkline
 from warrener.web.charts.strip import draw_mini_strip, draw_strip
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
-from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptOutcome, AttemptRow
+from warrener_store.jobs.rows import AttemptOutcome
 
 from .test_drawings import JOB_ID, tick
 
 FOLDER = Path(__file__).parent / "golden"
 
 
-def ended(
-    attempt: int,
-    outcome: AttemptOutcome,
-    times: tuple[float, float, float],
-    verdict: str,
-    error: ErrorInfo | None = None,
-    *,
-    agent_id: str = "loader-7f3a",
-) -> AttemptRow:
-    end = attempt_of(running_job(attempt=attempt, agent_id=agent_id), outcome, error=error)
-    dispatched_at, started_at, finished_at = map(after, times)
-    end = replace(end, dispatched_at=dispatched_at, started_at=started_at)
-    return replace(end, finished_at=finished_at, verdict=verdict)
-
-
 def waterfall_of_a_bad_day() -> Picture:
-    damage, silence = "expected 19 values, got 7", f"has not sent a heartbeat since {after(16).isoformat()}"
-    damaged = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message=damage)
-    lost = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=f"agent loader-7f3a {silence}")
-    row = queued_job(
-        job_id=JOB_ID,
-        state=JobState.SUCCEEDED,
-        attempt=3,
-        source="flights.api",
-        wake_at=None,
-        requested_at=after(-0.04),
-        finished_at=after(848.03),
-    )
+    row = finished(JobState.SUCCEEDED, 848.03, job_id=JOB_ID, attempt=3, source="flights.api")
     attempts = [
-        ended(1, AttemptOutcome.FAILED, (5, 6.2, 9), f"retry at {after(12).isoformat()}", damaged),
-        ended(2, AttemptOutcome.LOST, (9.1, 13, 24), f"retry at {after(840).isoformat()}", lost),
-        ended(3, AttemptOutcome.SUCCEEDED, (840.5, 842, 848), "done", agent_id="loader-99c1"),
+        ended(1, AttemptOutcome.FAILED, (5, 6.2, 9), f"retry at {after(12).isoformat()}", DAMAGED),
+        ended(2, AttemptOutcome.LOST, (9.1, 13, 24), f"retry at {after(840).isoformat()}", lost_since(16)),
+        ended(3, AttemptOutcome.SUCCEEDED, (840.5, 842, 848), "done"),
     ]
     child_job = running_job(
         job_id=UUID("01936f3b-11aa-7c4d-9e5f-0123456789ac"),

@@ -1,4 +1,4 @@
-"""No label of a chart lies over another one or leaves its place, whatever it shows, wide or narrow."""
+"""No label of a chart of anything lies over another one or leaves its place, wide or narrow; all is valid."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
@@ -13,10 +13,10 @@ from warrener.operations.schedules import ListedTick
 from warrener.render.waterfall import WaterfallFacts, lay_out
 from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
 from warrener.web.charts.picture import Picture
-from warrener.web.charts.strip import draw_strip
+from warrener.web.charts.strip import draw_mini_strip, draw_strip
 from warrener.web.charts.waterfall import draw_waterfall
 
-from .test_drawings import buckets, hostile, moments, runs
+from .test_drawings import buckets, check_picture, hostile, moments, points, runs
 from .test_waterfall_drawing import LINKS, jobs
 
 FONT = 11.0
@@ -53,8 +53,6 @@ def width_of(sign: str) -> float:
 def boxes(
     parent: Element, hidden: set[str], width: float, corner: tuple[float, float] = (0.0, 0.0)
 ) -> Iterator[Box]:
-    """The texts of a drawing of this width, without those that a place like this hides."""
-
     def length(each: Element, name: str) -> float:
         value = each.get(name) or "0"
         return width * float(value[:-1]) / 100 if value.endswith("%") else float(value)
@@ -92,29 +90,38 @@ def drawing_of(picture: Picture) -> Element:
 
 @EACH_LOOK
 @pytest.mark.parametrize("draw", [draw_trend, draw_throughput])
-@given(st.lists(buckets, max_size=60), deploys)
+@given(st.lists(buckets, max_size=60), deploys, hostile)
 @settings(deadline=None)
-def test_labels_over_time(
-    look: str, draw: Callable[..., Picture], shown: list[TimeBucket], marks: list[DeployMark]
+def test_a_chart_over_time(
+    look: str, draw: Callable[..., Picture], shown: list[TimeBucket], marks: list[DeployMark], title: str
 ) -> None:
-    drawing = drawing_of(draw(shown, title="x", deploys=marks))
-    assert check_labels(drawing, look, PLOTS[look], (LEFT, RIGHT))
+    picture = draw(shown, title=title, deploys=marks)
+    for path in check_picture(picture).iter("path"):
+        assert all(0 <= x <= 1000 and 0 <= y <= 260 for x, y in points(path.get("d") or ""))
+    assert check_labels(drawing_of(picture), look, PLOTS[look], (LEFT, RIGHT))
 
 
 @EACH_LOOK
-@given(st.lists(runs, min_size=1, max_size=40))
+@given(st.lists(runs, max_size=40), hostile)
 @settings(deadline=None)
-def test_labels_of_a_strip(look: str, shown: Sequence[ListedTick]) -> None:
-    drawing = drawing_of(draw_strip(shown, title="x"))
+def test_a_strip_of_any_runs(look: str, shown: Sequence[ListedTick], title: str) -> None:
+    picture = draw_strip(shown, title=title)
+    check_picture(picture)
+    check_picture(draw_mini_strip(shown, title=title, name="strip"))
+    assert picture.table.count("<tr>") == 1 + len(shown)
+    drawing = drawing_of(picture)
     width = float(drawing.get("width") or 0)
     # A strip of few runs has room at its right for the time of the first one.
-    assert check_labels(drawing, look, width if look == "wide" else min(width, 221.0), (80.0, 110.0))
+    found = check_labels(drawing, look, width if look == "wide" else min(width, 221.0), (80.0, 110.0))
+    assert bool(found) is bool(shown)
 
 
 @EACH_LOOK
 @given(jobs())
 @settings(deadline=None, max_examples=60)
-def test_labels_of_a_waterfall(look: str, facts: WaterfallFacts) -> None:
-    for lane in drawing_of(draw_waterfall(lay_out(facts), LINKS)).iter("svg"):
+def test_a_waterfall_of_any_job(look: str, facts: WaterfallFacts) -> None:
+    picture = draw_waterfall(lay_out(facts), LINKS)
+    check_picture(picture)
+    for lane in drawing_of(picture).iter("svg"):
         if "chart-lane" in (lane.get("class") or "").split():
             check_labels(lane, look, LANES[look], (24.0, 24.0))

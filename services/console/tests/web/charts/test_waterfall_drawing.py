@@ -23,7 +23,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow
 from warrener_store.jobs.views import CheckpointRow
 
-from .test_drawings import HOSTILE, check_picture
+from .test_drawings import HOSTILE
 
 lengths = st.one_of(st.just(0.0), st.floats(0, 0.01), st.floats(0, 20), st.floats(0, 1e6))
 words = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60))
@@ -134,12 +134,6 @@ def test_every_moment_is_explained(facts: WaterfallFacts, all_attempts: bool) ->
         assert bar.start <= bar.end
         assert bar.text
         assert bar.look is not BarLook.HATCHED or bar.group is not None
-
-
-@given(jobs())
-@settings(deadline=None, max_examples=60)
-def test_a_drawing_of_any_job_is_valid(facts: WaterfallFacts) -> None:
-    check_picture(draw_waterfall(lay_out(facts), LINKS))
 
 
 def test_the_table_has_the_words_of_the_drawing_whole() -> None:

@@ -17,8 +17,6 @@ DEATH = {"dead-letters", "incidents"}
 
 
 class Pages:
-    """The contents of pages, and who has rendered them."""
-
     def __init__(self) -> None:
         self.html = "one"
         self.refresh: float | None = None
@@ -48,7 +46,6 @@ async def hub(pages: Pages) -> AsyncIterator[Hub]:
 
 
 async def opened(hub: Hub, key: LiveKey = JOBS) -> Viewer:
-    """A viewer that has its first content."""
     viewer = hub.join(key, "ada")
     await content(viewer)
     return viewer

@@ -48,6 +48,13 @@ async def identify(guard: Guard, request: Request) -> Principal:
     return principal
 
 
+def check_role(principal: Principal, wanted: Role, what: str) -> None:
+    """Raise AccessRefused if the role of a principal does not suffice."""
+    if not principal.role.allows(wanted):
+        sentence = f"expected the role {wanted} for {what}, got {principal.role}; an admin can change it"
+        raise AccessRefused(sentence)
+
+
 def address_of(request: Request) -> str:
     return request.client.host if request.client is not None else ""
 

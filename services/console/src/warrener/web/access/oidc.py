@@ -16,8 +16,8 @@ from joserfc.jwk import KeySet
 
 from warrener.operations.roles import Role
 from warrener.web.access.origins import is_loopback_host
-from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import encode_bytes
+from warrener.web.settings import ConsoleSettings
 
 CALLBACK = "/login/oidc/callback"
 _ALGORITHMS = [
@@ -49,7 +49,7 @@ class SignedIn(NamedTuple):
 class OpenIdProvider:
     """The configured issuer. Its documents are read when they are needed, and again after an hour."""
 
-    def __init__(self, settings: AccessSettings, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: ConsoleSettings, clock: Callable[[], float]) -> None:
         assert settings.console_oidc_issuer is not None
         assert settings.console_oidc_client_id is not None
         self.issuer = settings.console_oidc_issuer
@@ -147,18 +147,15 @@ class OpenIdProvider:
     ) -> dict[str, Any]:
         """Call the issuer. Its answer is a JSON object. Redirects are not followed."""
         try:
-            request = self._http.build_request(method, url, data=form, headers={"Accept": "application/json"})
-            response = await self._http.send(request, auth=auth or httpx.USE_CLIENT_DEFAULT, stream=True)
-            try:
+            options: dict[str, Any] = {"data": form, "headers": {"Accept": "application/json"}}
+            options["auth"] = auth or httpx.USE_CLIENT_DEFAULT
+            async with self._http.stream(method, url, **options) as response:
                 body = b""
                 async for chunk in response.aiter_bytes():
                     body += chunk
                     if len(body) > _MAX_ANSWER:
-                        raise SignInFailed(
-                            f"expected a short answer of {url}, got more than {_MAX_ANSWER} bytes"
-                        )
-            finally:
-                await response.aclose()
+                        sentence = f"expected a short answer of {url}, got more than {_MAX_ANSWER} bytes"
+                        raise SignInFailed(sentence)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise SignInFailed(f"expected an answer of {url}, got: {reason}; try again") from error

@@ -15,16 +15,16 @@ from urllib.parse import quote
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.operations.roles import Principal, Role
 from warrener.web.access.guard import AccessRefused, Guard, OpenGuard, check_csrf_token, check_origin
 from warrener.web.access.middleware import ProblemResponse
 from warrener.web.access.oidc import OpenIdProvider, SignedIn
 from warrener.web.access.origins import network_of, safe_path
-from warrener.web.access.settings import HOW_TO_SIGN_IN, AccessSettings, check_access
 from warrener.web.access.signing import Signer, read_secret
 from warrener.web.access.tokens import TokenList
 from warrener.web.console import Console
+from warrener.web.settings import HOW_TO_SIGN_IN, check_access
 from warrener_store.sessions.rows import SessionRow
 
 _SESSION = "session"
@@ -70,13 +70,8 @@ class LoginLimiter:
 class SessionGuard:
     """Lets in who has a bearer token or a session, and sends the others to the pages to sign in."""
 
-    def __init__(
-        self,
-        console: Console,
-        settings: AccessSettings,
-        signer: Signer,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, console: Console, signer: Signer, clock: Callable[[], float] = monotonic) -> None:
+        settings = console.settings
         self.console, self.settings, self.signer = console, settings, signer
         self.tokens = TokenList(settings.console_tokens, settings.console_tokens_file)
         self.limiter = LoginLimiter(settings.console_login_limit, clock)
@@ -190,18 +185,18 @@ class SessionGuard:
         )
 
 
-def build_guard(console: Console, settings: AccessSettings, host: str) -> Guard:
-    """The guard of a console on this address. Raises CommandError if nobody, or anybody, could use it."""
-    check_access(settings, host)
+def build_guard(console: Console) -> Guard:
+    """The guard of a console. Raises CommandError if nobody, or anybody, could use it."""
+    settings = console.settings
+    check_access(settings)
     if not settings.has_sign_in:
         return OpenGuard()
     signer = Signer(read_secret(settings.console_secret, settings.console_secret_file))
-    guard = SessionGuard(console, settings, signer)
+    guard = SessionGuard(console, signer)
     if guard.provider is None and not guard.tokens.tokens():
-        raise CommandError(
+        raise UsageError(
             f"expected a token in {settings.console_tokens_file}, got none: nobody could sign in",
             do=HOW_TO_SIGN_IN,
-            code=ExitCode.USAGE,
         )
     return guard
 

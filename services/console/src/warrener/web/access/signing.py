@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_bytes, token_urlsafe
 from typing import Any, cast
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, UsageError
 
 _SECRET_SIZE = 32  # bytes
 _MAX_SEALED = 8192  # characters
@@ -69,10 +69,9 @@ def read_secret(given: str | None, file: Path) -> bytes:
     if given is not None:
         secret = given.encode()
         if len(secret) < _SECRET_SIZE:
-            raise CommandError(
+            raise UsageError(
                 f"WARRENER_CONSOLE_SECRET: expected at least {_SECRET_SIZE} characters, got {len(secret)}",
                 do="make one with `openssl rand -base64 32`",
-                code=ExitCode.USAGE,
             )
         return secret
     try:

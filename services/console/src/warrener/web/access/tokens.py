@@ -14,7 +14,7 @@ from secrets import token_urlsafe
 
 import structlog
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, UsageError
 from warrener.operations.roles import Role
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -48,10 +48,9 @@ def make_token(name: str, role: Role) -> tuple[str, AccessToken]:
     """Make a token. Its secret is shown once and stored nowhere. Raises CommandError if the name cannot
     be one."""
     if not _NAME.fullmatch(name):
-        raise CommandError(
+        raise UsageError(
             f"expected a name of at most 64 characters of a-z, A-Z, 0-9 and `.@+-_`, got {name!r}",
             do="name the person or the program",
-            code=ExitCode.USAGE,
         )
     secret = f"{_PREFIX}{token_urlsafe(32)}"
     return secret, AccessToken(name, role, _hash(secret))
@@ -71,18 +70,16 @@ def parse_tokens(lines: Iterable[str], source: str) -> tuple[AccessToken, ...]:
             ):
                 tokens.append(AccessToken(name, Role(role), digest))
             case parts:
-                raise CommandError(
+                raise UsageError(
                     f"{source}, line {number} ({parts[0][:64]}): expected name:role:sha256:hash, "
                     f"with a role of {', '.join(Role)}, got another form",
                     do="make a line with `warrener console token NAME --role ROLE`",
-                    code=ExitCode.USAGE,
                 )
     names = [one.name for one in tokens]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise CommandError(
+        raise UsageError(
             f"{source}: expected each name once, got {', '.join(sorted(twice))} twice",
             do="delete one of the lines",
-            code=ExitCode.USAGE,
         )
     return tuple(tokens)
 
@@ -93,10 +90,9 @@ def add_token(file: Path, token: AccessToken) -> None:
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         if any(one.name == token.name for one in parse_tokens(lines, str(file))):
-            raise CommandError(
+            raise UsageError(
                 f"expected a name that {file} has not, got {token.name}",
                 do="delete its line first: its token and its sessions end at once",
-                code=ExitCode.USAGE,
             )
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f"{file.name}.new")

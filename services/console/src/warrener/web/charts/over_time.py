@@ -162,11 +162,10 @@ def draw_trend(
     drawing = picture.draw(
         parts, ("100%", _FLOOR + _FOOT), "trend", (title, _summary(buckets)), "chart-trend"
     )
-    lengths = (["" if each is None else brief(each) for each in (one.p50, one.p95)] for one in buckets)
-    rows = (
-        (one.start, [str(one.succeeded), str(one.failed), *texts])
-        for one, texts in zip(buckets, lengths, strict=True)
-    )
+    rows: list[tuple[datetime, list[str]]] = []
+    for one in buckets:
+        lengths = ("" if each is None else brief(each) for each in (one.p50, one.p95))
+        rows.append((one.start, [str(one.succeeded), str(one.failed), *lengths]))
     table = frame.table(title, ("succeeded", "failed", "p50", "p95"), rows)
     swatches = [
         (element("line", x1=0, y1=5, x2=18, y2=5, class_=f"chart-line {look}"), words)

@@ -11,6 +11,7 @@ from warrener.web.charts.svg import Markup, element, join, line_path
 
 _WIDTH, _HEIGHT, _PAD, _FLOOR = 120.0, 24.0, 3.0, 21.0
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_GAP, _MIN_PART = 600.0, 12.0, 2.0, 4.0
+_MAX_POINTS = 30
 Segment = tuple[str, Tone, int]
 """Words, tone and number of one part."""
 
@@ -41,6 +42,13 @@ def draw_sparkline(
     rows = [(str(index + 1), "" if value is None else f"{value:g}") for index, value in enumerate(values)]
     drawing = draw(parts, (_WIDTH, _HEIGHT), name, (title, words), "chart-sparkline", scaled="xMidYMid")
     return Picture(drawing, facts_table(title, ("number", "value"), rows))
+
+
+def draw_counts(counts: Sequence[int], title: str, name: str) -> Picture:
+    """Draw counts over time for the line of a table: sums of neighbours, if there are many."""
+    size = -(-len(counts) // _MAX_POINTS)
+    values = [float(sum(counts[at : at + size])) for at in range(0, len(counts), size)]
+    return draw_sparkline(values, title=title, name=name)
 
 
 def draw_segments(segments: Sequence[Segment], *, title: str, name: str) -> Picture:

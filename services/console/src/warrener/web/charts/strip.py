@@ -4,17 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, timedelta, tzinfo
 from statistics import median
-from typing import TYPE_CHECKING
 
+from warrener.operations.schedules import ListedTick
 from warrener.render.times import brief
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.web.charts.over_time import draw_level
 from warrener.web.charts.picture import Picture, draw, facts_table
 from warrener.web.charts.svg import Attributes, Markup, element, line_path, link
 from warrener_contracts.state_machine import JobState
-
-if TYPE_CHECKING:
-    from warrener.operations.schedules import ListedTick
 
 _HEIGHT, _TOP, _FLOOR = 108.0, 14.0, 74.0  # of the drawing, of the longest bar, of all bars
 _STEP, _BAR = 17.0, 12.5  # from bar to bar, width of one
@@ -25,7 +22,7 @@ _LONGEST_NOTE = 60  # signs
 _MINI, _MINI_STEP, _MINI_BAR = 26.0, 8.0, 6.0  # of a strip in a list: its height, from bar to bar, width
 
 
-def draw_strip(runs: Sequence["ListedTick"], *, title: str, zone: tzinfo = UTC) -> Picture:
+def draw_strip(runs: Sequence[ListedTick], *, title: str, zone: tzinfo = UTC) -> Picture:
     """Draw the runs, in order, the newest at the right; in a narrow place the newest that have room."""
     lengths = [run.duration for run in runs if run.duration is not None]
     longest = max([*lengths, timedelta(milliseconds=1)])
@@ -41,7 +38,7 @@ def draw_strip(runs: Sequence["ListedTick"], *, title: str, zone: tzinfo = UTC) 
     return Picture(drawing, table, fills_its_place=True)
 
 
-def draw_mini_strip(runs: Sequence["ListedTick"], *, title: str, name: str, zone: tzinfo = UTC) -> Picture:
+def draw_mini_strip(runs: Sequence[ListedTick], *, title: str, name: str, zone: tzinfo = UTC) -> Picture:
     """Draw the runs without scale and texts, as high as a line of a list.
 
     A failure reaches the top and is notched, a run that goes on is hollow, a tick without a job is a dot.
@@ -58,7 +55,7 @@ def draw_mini_strip(runs: Sequence["ListedTick"], *, title: str, name: str, zone
     return Picture(draw(parts, (width, _MINI), name, (title, _summary(runs)), "chart-mini-strip"), table)
 
 
-def _mini_run(run: "ListedTick", x: float, longest: timedelta, zone: tzinfo) -> list[Markup]:
+def _mini_run(run: ListedTick, x: float, longest: timedelta, zone: tzinfo) -> list[Markup]:
     words = element("title", _words(run, zone))
     if run.state is None:
         box: Attributes = {"cx": x + _MINI_BAR / 2, "cy": _MINI - 3, "r": 1.6}
@@ -100,7 +97,7 @@ def _draw_scale(lengths: Sequence[timedelta]) -> Iterator[Markup]:
     yield from draw_level(y, brief(middle) if y > _TOP + _MIN_BETWEEN else "", "chart-median")
 
 
-def _draw_times(runs: Sequence["ListedTick"], zone: tzinfo) -> Iterator[Markup]:
+def _draw_times(runs: Sequence[ListedTick], zone: tzinfo) -> Iterator[Markup]:
     """Name the first run that is shown in a place of each width, and the last one."""
     named = [(0, "chart-wide"), (max(len(runs) - _NARROW_RUNS, 0), "chart-narrow")] if runs else []
     for index, look in named:
@@ -112,7 +109,7 @@ def _draw_times(runs: Sequence["ListedTick"], zone: tzinfo) -> Iterator[Markup]:
         yield element("text", words, **place, text_anchor="end", class_="chart-axis")
 
 
-def _clock(run: "ListedTick", zone: tzinfo) -> str:
+def _clock(run: ListedTick, zone: tzinfo) -> str:
     return f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
@@ -124,7 +121,7 @@ def _height(length: timedelta, longest: timedelta) -> float:
     return _FLOOR - (_FLOOR - _TOP) * min(length / longest, 1.0)
 
 
-def _run(run: "ListedTick", place: int, longest: timedelta, zone: tzinfo) -> Markup:
+def _run(run: ListedTick, place: int, longest: timedelta, zone: tzinfo) -> Markup:
     """A bar, and below it the sign of its state; `place`: -1 for the newest run, -2 for the one before."""
     x, words = place * _STEP, _words(run, zone)
     sign, tone = ("·", Tone.SOFT) if run.state is None else STATE_SIGNS[run.state]
@@ -141,7 +138,7 @@ def _run(run: "ListedTick", place: int, longest: timedelta, zone: tzinfo) -> Mar
     return drawn if place >= -_NARROW_RUNS else element("g", drawn, class_="chart-wide")
 
 
-def _facts(run: "ListedTick", zone: tzinfo) -> tuple[str, str, str, str]:
+def _facts(run: ListedTick, zone: tzinfo) -> tuple[str, str, str, str]:
     """Moment, state, duration, and why a tick is as it is; of one without a job at least its status."""
     length = "" if run.duration is None else brief(run.duration)
     moment = f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M:%S}"
@@ -150,13 +147,13 @@ def _facts(run: "ListedTick", zone: tzinfo) -> tuple[str, str, str, str]:
     return moment, run.state.value, length, run.reason
 
 
-def _words(run: "ListedTick", zone: tzinfo) -> str:
+def _words(run: ListedTick, zone: tzinfo) -> str:
     moment, state, length, note = _facts(run, zone)
     noted = f": {note[:_LONGEST_NOTE]}" if note else ""
     return f"{moment} {state}{f', {length}' if length else ''}{noted}"
 
 
-def _summary(runs: Sequence["ListedTick"]) -> str:
+def _summary(runs: Sequence[ListedTick]) -> str:
     good = sum(run.state is JobState.SUCCEEDED for run in runs)
     lengths = [run.duration for run in runs if run.duration is not None]
     middle = f", median {brief(_median(lengths))}, longest {brief(max(lengths))}" if lengths else ""

@@ -49,17 +49,12 @@ class WaterfallLinks(NamedTuple):
 
     def of(self, row: waterfall_bars.WaterfallRow) -> str | None:
         """The address of a row."""
-        match row.kind:
-            case waterfall_bars.RowKind.ATTEMPT:
-                return f"#attempt-{row.attempt}"
-            case waterfall_bars.RowKind.CHILD_JOB:
-                return f"/jobs/{row.job_id}"
-            case waterfall_bars.RowKind.CHILD_JOBS:
-                return self.toggle_child_jobs
-            case waterfall_bars.RowKind.ATTEMPTS:
-                return self.all_attempts
-            case _:
-                return None
+        return {
+            waterfall_bars.RowKind.ATTEMPT: f"#attempt-{row.attempt}",
+            waterfall_bars.RowKind.CHILD_JOB: f"/jobs/{row.job_id}",
+            waterfall_bars.RowKind.CHILD_JOBS: self.toggle_child_jobs,
+            waterfall_bars.RowKind.ATTEMPTS: self.all_attempts,
+        }.get(row.kind)
 
 
 def draw_waterfall(waterfall: Waterfall, links: WaterfallLinks) -> Picture:

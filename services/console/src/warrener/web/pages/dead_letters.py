@@ -1,14 +1,13 @@
 """Pages of dead letters: their causes, the jobs of one cause, and redrives with live progress."""
 
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlencode
 
 from warrener.operations import dead_letters
 from warrener.operations.redrives import Redrive, RedrivesQuery, list_redrives, read_redrive
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture
-from warrener.web.charts.small import draw_segments, draw_sparkline
+from warrener.web.charts.small import Segment, draw_segments, draw_sparkline
 from warrener.web.page import PageRequest, View, page
 from warrener_store.dead_letters.rows import DeadLetterState, RedriveKind, RedriveState
 
@@ -16,17 +15,16 @@ _LIVE_REFRESH = 1.0  # seconds
 _TOPICS = ("dead-letters",)
 
 
-def draw_progress(redrive: Redrive) -> Picture:
-    """Draw how far a redrive is."""
-    segments = [
-        (state.replace("_", " "), tone, redrive.counts.get(state, 0))
-        for state, tone in dead_letters.DEAD_LETTERS.tones.items()
+def progress_of(redrive: Redrive) -> tuple[list[Segment], Picture]:
+    """How many dead letters of a redrive are in each state, those that are over first, and a drawing."""
+    tones = dead_letters.DEAD_LETTERS.tones
+    parts = [
+        (state.replace("_", " "), tone, count)
+        for state, tone in tones.items()
+        if (count := redrive.counts.get(state, 0))
     ]
     name = f"progress-{str(redrive.redrive_id)[-8:]}"
-    return draw_segments(segments, title="Dead letters of this redrive by state", name=name)
-
-
-_SHARED: dict[str, Any] = {"draw_progress": draw_progress}
+    return parts, draw_segments(parts, title="Dead letters of this redrive by state", name=name)
 
 
 @page("/dead-letters", topics=_TOPICS)
@@ -36,7 +34,7 @@ async def show_dead_letters(request: PageRequest) -> View:
     causes = (
         await dead_letters.list_causes(request.console, dead_letters.CausesQuery(job_type=job_type))
     ).causes
-    context = _SHARED | {
+    context = {
         "causes": [(cause, _sparkline(cause, index)) for index, cause in enumerate(causes)],
         "redrives": (await list_redrives(request.console, RedrivesQuery(limit=8))).redrives,
         "job_type": job_type,
@@ -65,13 +63,13 @@ async def show_dead_letter_cause(request: PageRequest) -> View:
         redrives = (await list_redrives(console, RedrivesQuery(fingerprint=cause.fingerprint))).redrives
     active = [redrive for redrive in redrives if not redrive.is_over]
     example, arguments = await dead_letters.read_example(console, cause.example)
-    context = _SHARED | {
+    context = {
         "cause": cause,
         "here": here,
         "sparkline": _sparkline(cause, 0),
         "example": example,
         "arguments": arguments,
-        "active": [(redrive, progress_of(redrive)) for redrive in active],
+        "active": [(redrive, *progress_of(redrive)) for redrive in active],
         "redrives": redrives,
         "dead_letters": found.dead_letters,
         "state": state,
@@ -83,21 +81,12 @@ async def show_dead_letter_cause(request: PageRequest) -> View:
     return View(title, context, refresh=_LIVE_REFRESH if active else None)
 
 
-def progress_of(redrive: Redrive) -> list[tuple[str, str, int, float]]:
-    """State, tone, number and share of a redrive's dead letters; what is over comes first."""
-    return [
-        (state.replace("_", " "), tone, count, count / redrive.total)
-        for state, tone in dead_letters.DEAD_LETTERS.tones.items()
-        if (count := redrive.counts.get(state, 0))
-    ]
-
-
 @page("/redrives", section="dead-letters", topics=_TOPICS)
 async def show_redrives(request: PageRequest) -> View:
     """Show the newest redrives."""
     redrives = (await list_redrives(request.console, RedrivesQuery(limit=100))).redrives
     is_live = any(not redrive.is_over for redrive in redrives)
-    return View("Redrives", _SHARED | {"redrives": redrives}, refresh=_LIVE_REFRESH if is_live else None)
+    return View("Redrives", {"redrives": redrives}, refresh=_LIVE_REFRESH if is_live else None)
 
 
 @page("/redrives/{redrive_id}", section="dead-letters", topics=_TOPICS)
@@ -106,10 +95,12 @@ async def show_redrive(request: PageRequest) -> View:
     redrive = await read_redrive(request.console, request.path["redrive_id"])
     newest = dead_letters.DeadLettersQuery(redrive_id=redrive.redrive_id, everything=True)
     selection = redrive.request.get("selection", {})
-    context = _SHARED | {
+    parts, bar = progress_of(redrive)
+    context = {
         "redrive": redrive,
         "dead_letters": (await dead_letters.list_dead_letters(request.console, newest)).dead_letters,
-        "progress": progress_of(redrive),
+        "progress": parts,
+        "bar": bar,
         "selection": {name: value for name, value in selection.items() if value},
         "options": {
             name: value

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from warrener.errors import CommandError, ExitCode
+from pydantic import BaseModel, PositiveInt
+
 from warrener.explanations.facts import attempts_text
 from warrener.operations.job import JobDetails, read_details
 from warrener.operations.job_logs import logged_attempts, read_log
@@ -82,6 +83,12 @@ async def _suggest(console: Console) -> dict[str, list[str]]:
     }
 
 
+class LogQuery(BaseModel):
+    """The attempt whose log is shown."""
+
+    log: PositiveInt | None = None
+
+
 @page("/jobs/{job_id}", topics=("job:{job_id}",))
 async def show_job(request: PageRequest) -> View:
     console, query, text = request.console, request.query, request.path["job_id"]
@@ -110,7 +117,7 @@ async def show_job(request: PageRequest) -> View:
         "first_of_stack": _first_of(attempts, lambda error: error.stack),
         "first_of_message": _first_of(attempts, lambda error: error.message),
         "hidden_attempts": max(len(job.attempts) - _MAX_ATTEMPTS, 0),
-        "log": await read_log(console, row, _attempt_of(query.get("log", "")), _MAX_LINES),
+        "log": await read_log(console, row, request.read(LogQuery).log, _MAX_LINES),
         "logged": logged_attempts(job.attempt),
         "can_redrive": job.dead_letter is not None and job.dead_letter.state.unresolved,
         "trace_url": trace_url.replace("{trace_id}", job.trace_id) if trace_url and job.trace_id else "",
@@ -135,10 +142,3 @@ def _refresh(job: JobDetails) -> float | None:
     if job.state is JobState.RUNNING or (is_redriven and (new is None or not new.state.terminal)):
         return _LIVE_REFRESH
     return None if job.state.terminal else _WAITING_REFRESH
-
-
-def _attempt_of(text: str) -> int | None:
-    if text and (not text.isdecimal() or int(text) < 1):
-        problem = f"log: expected the number of an attempt, got {text!r:.40}"
-        raise CommandError(problem, code=ExitCode.USAGE)
-    return int(text) if text else None

@@ -9,7 +9,7 @@ from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, UsageError
 from warrener.operations.masking import restore_hidden
 from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.schedules.calendar import preview_ticks
@@ -121,7 +121,7 @@ def read_form(form: ScheduleForm) -> SchedulePutData:
     try:
         return make_definition({**fields, "rule": expand_rule(_rule_fields(form))})
     except ValueError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from None
+        raise UsageError(str(error)) from None
 
 
 def _rule_fields(form: ScheduleForm) -> Mapping[str, Any]:
@@ -146,9 +146,9 @@ def _read_json(text: str, field: str) -> dict[str, Any]:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         problem = f"{field}: expected a JSON object, got {text!r:.60} ({error})"
-        raise CommandError(problem, code=ExitCode.USAGE) from None
+        raise UsageError(problem) from None
     if not is_object(found):
-        raise CommandError(f"{field}: expected a JSON object, got {text!r:.60}", code=ExitCode.USAGE)
+        raise UsageError(f"{field}: expected a JSON object, got {text!r:.60}")
     return dict(found)
 
 

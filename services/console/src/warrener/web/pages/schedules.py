@@ -1,13 +1,14 @@
 """Pages of schedules: the list, one schedule with pictures of its ticks, and its backfill."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from warrener.errors import CommandError, ExitCode
+from pydantic import AwareDatetime, BaseModel
+
+from warrener.errors import CommandError
 from warrener.operations import schedules
 from warrener.operations.backfills import read_span
 from warrener.operations.system import explain_schedule_row
@@ -62,6 +63,12 @@ async def show_schedules(request: PageRequest) -> View:
     return View("Schedules", context)
 
 
+class HistoryQuery(BaseModel):
+    """The page of a history: the ticks before this moment."""
+
+    before: AwareDatetime | None = None
+
+
 @page("/schedules/{name}", topics=("schedule:{name}",))
 async def show_schedule(request: PageRequest) -> View:
     """Show one schedule: its next ticks, its last runs, and the history of its ticks."""
@@ -70,7 +77,7 @@ async def show_schedule(request: PageRequest) -> View:
     found = await schedules.read_schedule(console, name)
     upcoming = await console.calendar.upcoming(row.definition, row.put_at, request.now)
     history = (await schedules.list_ticks(console, name, limit=_MAX_HISTORY)).ticks
-    before = _parse_moment(request.query["before"]) if request.query.get("before") else None
+    before = request.read(HistoryQuery).before
     runs = history[:_STRIP][::-1]
     context = {
         "one": found,
@@ -96,15 +103,6 @@ async def show_schedule(request: PageRequest) -> View:
 def _median(lengths: Iterable[timedelta | None]) -> timedelta | None:
     seconds = [one.total_seconds() for one in lengths if one is not None]
     return timedelta(seconds=median(seconds)) if seconds else None
-
-
-def _parse_moment(text: str) -> datetime:
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment
-    problem = f"before: expected a time such as 2026-11-23T09:00:00+00:00, got {text!r:.80}"
-    raise CommandError(problem, code=ExitCode.USAGE)
 
 
 @page("/schedules/{name}/backfill", topics=("schedule:{name}",), refresh=3.0)

@@ -12,8 +12,6 @@ from warrener.operations.job_types import DeploySummary, JobTypesQuery, list_job
 from warrener.operations.overview import Need, NeedKind, NeedSubject, OverviewQuery, read_overview
 from warrener.operations.series import SeriesPoint
 from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
-from warrener.web.charts.picture import Picture
-from warrener.web.charts.small import draw_sparkline
 from warrener.web.page import PageRequest, View, page
 
 _FILTERS_OF_NEEDS = {NeedKind.AGENTS: "?state=silent", NeedKind.SCHEDULES: "?state=overdue"}
@@ -21,7 +19,6 @@ _FILTERS_OF_NEEDS = {NeedKind.AGENTS: "?state=silent", NeedKind.SCHEDULES: "?sta
 _MAX_MARKS = 12
 _SAME_DEPLOY = timedelta(hours=1)
 _MAX_BARS = 84  # a phone shows them, three pixels each
-_SPARK_POINTS = 30
 
 
 @page("/", topics=("overview",), refresh=10.0)
@@ -33,14 +30,6 @@ async def show_overview(request: PageRequest) -> View:
     context = {
         "overview": found,
         "throughput": draw_throughput(buckets, title=title, deploys=marks, zone=request.zone),
-        "type_lines": [
-            (one, _sparkline(one.counts, title=f"Jobs of {one.name}", name=f"type-{place}"))
-            for place, one in enumerate(found.job_types)
-        ],
-        "cause_lines": [
-            (one, _sparkline(one.counts, title=f"Deaths of {one.job_type}", name=f"cause-{place}"))
-            for place, one in enumerate(found.causes)
-        ],
         "need_address": _need_address,
         "is_empty": not (
             found.summary.jobs or found.queues or found.agents.alive or any(found.live.values())
@@ -64,12 +53,7 @@ async def show_job_types(request: PageRequest) -> View:
     """Show job types by name, each with its last day."""
     query = request.read(JobTypesQuery)
     listed = await list_job_types(request.console, query)
-    lines = [
-        (one, _sparkline(one.hourly, title=f"Jobs of {one.name} by hour", name=f"type-{place}"))
-        for place, one in enumerate(listed.job_types)
-    ]
-    context = {"lines": lines, "is_complete": listed.is_complete}
-    return View("Job types", context | {"is_filtered": bool(query.q)})
+    return View("Job types", {"listed": listed, "is_filtered": bool(query.q)})
 
 
 @page("/job-types/{name:path}", topics=("type:{name}",), refresh=10.0)
@@ -85,10 +69,6 @@ async def show_job_type(request: PageRequest) -> View:
         "one": found,
         "trend": draw_trend(buckets, title=went, deploys=marks, zone=zone),
         "throughput": draw_throughput(buckets, title=ended, deploys=marks, zone=zone),
-        "cause_lines": [
-            (one, _sparkline(one.counts, title=f"Deaths by {one.error_type}", name=f"cause-{place}"))
-            for place, one in enumerate(found.causes)
-        ],
         "agent_tones": AGENTS.tones,
         "policy": {key: value for key, value in policy if value not in (None, False, "", [], {})},
     }
@@ -96,13 +76,6 @@ async def show_job_type(request: PageRequest) -> View:
 
 
 # -- pictures ------------------------------------------------------------------------------------------------
-
-
-def _sparkline(counts: Sequence[int], *, title: str, name: str) -> Picture:
-    """Draw counts over time for the line of a table: sums of neighbours, if there are many."""
-    size = -(-len(counts) // _SPARK_POINTS)
-    values = [float(sum(counts[at : at + size])) for at in range(0, len(counts), size)]
-    return draw_sparkline(values, title=title, name=name)
 
 
 def _marks_of(deploys: Iterable[DeploySummary]) -> list[DeployMark]:

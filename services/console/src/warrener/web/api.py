@@ -1,10 +1,10 @@
-"""Routes of reads beside those of the nouns. Pages call the functions that they answer with."""
+"""The HTTP API: routes of reads beside those of the nouns. Pages call the functions that they answer with."""
 
 import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import PlainTextResponse
 
 from warrener.doctor.management_api import BindingsUnavailable, resolve_management_api
@@ -21,11 +21,20 @@ from warrener.render.trace import trace_data
 from warrener.render.waterfall import lay_out
 from warrener.schedules.calendar import UpcomingTick, preview_ticks
 from warrener.selection import find_job, find_schedule
-from warrener.web.api import ConsoleOfApp
+from warrener.web.console import Console
 from warrener_runtime.bus.namespace import NameMapper
 
 _MAX_TICKS = 500
 router = APIRouter()
+
+
+def _console(request: Request) -> Console:
+    console: Console = request.app.state.console
+    return console
+
+
+ConsoleOfApp = Annotated[Console, Depends(_console)]
+"""Parameter of a route: the console."""
 
 
 @router.get("/jobs/{job_id}/timeline", tags=["jobs"])
