@@ -10,14 +10,7 @@ import pytest
 from tests.conformance.ledger_rig import ENDED, LEASE, NOW, claim, done, failed, job, make_table, recorded
 
 from warrener_agent.ledger import connected_ledger, open_ledger
-from warrener_agent.ledger.port import (
-    Claim,
-    ClaimResult,
-    ClaimStatus,
-    Ledger,
-    LedgerError,
-    SavedCheckpoint,
-)
+from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, Ledger, LedgerError, SavedCheckpoint
 from warrener_agent.ledger.rows import highest_attempts
 
 
