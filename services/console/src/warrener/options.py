@@ -97,7 +97,6 @@ Limit = Annotated[
     int, shared("Maximum number of rows, the newest first.", names="--limit -n", min=1, max=10_000)
 ]
 By = Annotated[str | None, shared("Author of the command (default user@host).", "NAME")]
-Yes = Annotated[bool, shared("No confirmation prompt.", names="--yes -y")]
 NoWait = Annotated[
     bool, shared("Return once the broker has the command; a service carries it out later.", names="--no-wait")
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, resolve_namespace, run
+from warrener.context import ResolvedEndpoints, command_settings, connect_client, resolve_endpoints, run
 from warrener.doctor import CheckResult, CheckStatus, failed, ok, warning
 from warrener.errors import CommandError, ExitCode, find_failures
 from warrener.options import Broker, Json, Management, Store, flag
@@ -192,7 +192,7 @@ def topology(
         if any(each.status is CheckStatus.ERROR for each in found):
             raise typer.Exit(ExitCode.FAILED)
     else:
-        _print_topology(NameMapper(resolve_namespace()), as_json=as_json)
+        _print_topology(NameMapper(command_settings().namespace), as_json=as_json)
 
 
 def _print_topology(names: "NameMapper", *, as_json: bool) -> None:

@@ -168,7 +168,14 @@ def job(
 
             await show_logs(backend, row, attempt, as_json=as_json)
         else:
-            await _print_job(backend, row, as_json=as_json)
+            from warrener.command.job_page import job_page
+            from warrener.operations.job import read_details
+
+            found = await read_details(backend, row)
+            if as_json:
+                print_json(found)
+            else:
+                out().print(job_page(found, await backend.now()))
         return row.state
 
     state = verbs.with_backend(resolve_endpoints(store=store), body)
@@ -192,14 +199,3 @@ async def _wait_for_end(backend: "Backend", row: "JobRow") -> "JobRow":
             await asyncio.sleep(_WAIT_INTERVAL)
             row = (await backend.store.jobs_by_id([row.job_id]))[row.job_id]
     return row
-
-
-async def _print_job(backend: "Backend", row: "JobRow", *, as_json: bool) -> None:
-    from warrener.command.job_page import job_page
-    from warrener.operations.job import read_details
-
-    found = await read_details(backend, row)
-    if as_json:
-        print_json(found)
-    else:
-        out().print(job_page(found, await backend.now()))

@@ -54,9 +54,6 @@ Holidays = Annotated[
 Zone = Annotated[str | None, shared("IANA time zone of cron rules and business days (default UTC).", "ZONE")]
 
 
-# -- put ---------------------------------------------------------------------------------------------------
-
-
 def put(
     name: Name,
     job_type: str = argument("The job type.", "TYPE"),
@@ -122,25 +119,6 @@ def put(
         err().print(no_times_line(definition.rule) or preview_table(preview))
 
 
-def _read_rule(path: Path) -> dict[str, Any]:
-    from warrener.schedules.schedules_file import read_rule_file
-
-    try:
-        return read_rule_file(path)
-    except CommandError as error:
-        raise UsageError(f"--rule: {error.sentence}", do=error.do) from error
-
-
-def _require_one_rule(table: Mapping[str, Any], rules: Mapping[str, Any]) -> None:
-    given = [f"--{name}" for name, one in rules.items() if one is not None]
-    given += [f"{key} in --rule" for key in _RULES_OF_FILES if key in table]
-    if len(given) != 1:
-        raise UsageError(
-            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
-            f"got {' and '.join(given) or 'none of them'}"
-        )
-
-
 def _definition(
     rule: Path | None,
     rules: Mapping[str, Any],
@@ -151,12 +129,22 @@ def _definition(
     """Make the definition of a rule file and the options beside it. Raises CommandError."""
     from warrener.schedules.holidays import read_holidays
     from warrener.schedules.rules import expand_rule, upstream, without_holidays
-    from warrener.schedules.schedules_file import DefinitionError, make_definition
+    from warrener.schedules.schedules_file import make_definition, read_rule_file
     from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS
 
-    table = {} if rule is None else _read_rule(rule)
-    _require_one_rule(table, rules)
-    match {key: one for key, one in rules.items() if one is not None}:
+    try:
+        table = {} if rule is None else read_rule_file(rule)
+    except CommandError as error:
+        raise UsageError(f"--rule: {error.sentence}", do=error.do) from error
+    chosen_rules = {key: one for key, one in rules.items() if one is not None}
+    given = [f"--{name}" for name in chosen_rules]
+    given += [f"{key} in --rule" for key in _RULES_OF_FILES if key in table]
+    if len(given) != 1:
+        raise UsageError(
+            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
+            f"got {' and '.join(given) or 'none of them'}"
+        )
+    match chosen_rules:
         case {"on-event": key}:
             table["rule"] = {"kind": "event", "key": key}
         case {"after-success": name}:
@@ -166,17 +154,16 @@ def _definition(
         case short:
             table |= short
     choices = table.get("choices", {})
-    given = {key: value for key, value in fields.items() if value is not None}
     if is_object(choices):
         choices = {**choices, **{key: value for key, value in chosen.items() if value is not None}}
-    table |= {**given, "choices": choices}
+    table |= {key: value for key, value in fields.items() if value is not None} | {"choices": choices}
     today = datetime.now(UTC).date()
     try:
         days = [day for file in holidays for day in read_holidays(file, today)]
         expanded = without_holidays(expand_rule(table), days)
         rest = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
         return make_definition({**rest, "rule": expanded})
-    except (DefinitionError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"the schedule cannot be put: {error}") from None
 
 
@@ -195,9 +182,6 @@ async def _publish(
             raise
     if not checked and (hint := await hint_at_job_type(endpoints, job_type)):
         err().print(f"[warning]![/] no agent has announced {job_type}; {hint}")
-
-
-# -- queries -----------------------------------------------------------------------------------------------
 
 
 def show(name: Name, *, limit: options.Limit = 24, store: Store = None, as_json: Json = False) -> None:

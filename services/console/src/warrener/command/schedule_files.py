@@ -32,15 +32,13 @@ _PLAN_MARKS = {"add": ("+", "good"), "change": ("~", "warning"), "remove": ("-",
 
 Owner = Annotated[str | None, options.shared("Owner named at the top of the file.", "LABEL")]
 
-# -- apply -------------------------------------------------------------------------------------------------
-
 
 def apply(
     file: Path = argument("File of schedules.", "FILE", dir_okay=False),
     *,
     plan: bool = flag("--plan", "Show the changes, make none; exit code 2 if there are some."),
     prune: bool = flag("--prune", "Remove schedules of the file's owner that the file lacks."),
-    yes: options.Yes = False,
+    yes: bool = flag("--yes -y", "No confirmation prompt."),
     no_wait: options.NoWait = False,
     timeout: options.ReplyTimeout = options.DEFAULT_REPLY_TIMEOUT,
     broker: options.Broker = None,
@@ -180,9 +178,6 @@ def _plan_json(found: "Plan", *, done: bool | None) -> dict[str, object]:
     }
 
 
-# -- export ------------------------------------------------------------------------------------------------
-
-
 def export(names: options.ScheduleNames = None, *, owner: Owner = None, store: options.Store = None) -> None:
     """Write schedules to stdout as a file that `apply` reads.
 
@@ -206,9 +201,6 @@ def export(names: options.ScheduleNames = None, *, owner: Owner = None, store: o
         sys.stdout.write(render_schedules(definitions, owner))
     except ValueError as error:
         raise CommandError(f"a schedule cannot be written: {error}") from error
-
-
-# -- import ------------------------------------------------------------------------------------------------
 
 
 class ImportSource(StrEnum):

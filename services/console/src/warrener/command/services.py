@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, resolve_namespace, run
+from warrener.context import ResolvedEndpoints, command_settings, query_store, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode, UsageError, exit_with_error
 from warrener.options import Broker, Json, Modules, Store, argument, flag, option
 from warrener.render.screen import err, out, print_json
@@ -65,7 +65,7 @@ def up(
         broker,
         store,
         ledger,
-        resolve_namespace(),
+        command_settings().namespace,
         log_levels=levels,
         console=None if no_console else _listen_for_console(),
     )

@@ -31,7 +31,6 @@ class ImportResult:
     issues: list[ImportIssue] = field(default_factory=list[ImportIssue])
 
     def add(self, where: str, schedule: SchedulePutData) -> None:
-        """Add a schedule from this place."""
         self.origins.append(where)
         self.schedules.append(schedule)
 

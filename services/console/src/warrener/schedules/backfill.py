@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.schedules.calendar import times_between
 from warrener_contracts import events
 from warrener_contracts.fields import Timestamp
@@ -63,7 +63,6 @@ class BackfillSpan:
         return [tick.nominal_at for tick in self.ticks if tick.status in awaited]
 
     def count(self, status: BackfillTickStatus) -> int:
-        """Number of ticks with this status."""
         return sum(tick.status is status for tick in self.ticks)
 
 
@@ -96,10 +95,9 @@ async def find_span(
     """Find the ticks from one moment to another. Raises CommandError for too many, and for a rule without
     times."""
     if isinstance(row.definition.rule, TriggerRule):
-        raise CommandError(
+        raise UsageError(
             f"expected a schedule with times, got {row.name!r}, which waits for events",
             do=f"request one job: warrener schedule trigger {row.name}",
-            code=ExitCode.USAGE,
         )
     begin, end = wanted
     last = min(end, row.next_at or end, now)
@@ -107,10 +105,9 @@ async def find_span(
         return BackfillSpan(row.name, ())
     times = await asyncio.to_thread(times_between, row.definition, row.put_at, begin, last, max_ticks + 1)
     if len(times) > max_ticks:
-        raise CommandError(
+        raise UsageError(
             f"expected a span with at most {max_ticks:,} ticks, got more",
             do=f"backfill it in several: the first ends at {times[-2].isoformat()}",
-            code=ExitCode.USAGE,
         )
     times = [moment for moment in times if moment != row.next_at]  # the scheduler has yet to decide it
     held = await store.ticks_of(row.name, None, begin=begin, end=last)
@@ -151,10 +148,9 @@ def parse_time(text: str, option: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return _TIMESTAMP.validate_python(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except ValueError:
-        raise CommandError(
+        raise UsageError(
             f"{option}: expected a time such as 2026-01-31T06:30 or 2026-01-31T06:30+01:00, since 1970, "
-            f"got {text!r}",
-            code=ExitCode.USAGE,
+            f"got {text!r}"
         ) from None
 
 
@@ -166,9 +162,8 @@ def parse_rate(text: str) -> float:
     except (KeyError, ValueError):
         rate = 0.0
     if not 1 / 86_400 <= rate <= 1000:
-        raise CommandError(
+        raise UsageError(
             f"--rate: expected at most 1000 jobs a second, such as 10/s or 5/h, and one a day at least, "
-            f"got {text!r}",
-            code=ExitCode.USAGE,
+            f"got {text!r}"
         )
     return rate

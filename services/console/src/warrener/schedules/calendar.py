@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener_calendar import ticks
 from warrener_contracts.events import SchedulePutData
 
@@ -70,4 +70,4 @@ def _refusals() -> Generator[None]:
     try:
         yield
     except ValueError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
+        raise UsageError(str(error)) from error
