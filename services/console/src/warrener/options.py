@@ -238,26 +238,16 @@ _POLICY_EXAMPLE = """write --policy '{"max_attempts": 3, "backoff": {"delays": [
 
 
 def parse_policy_options(
-    text: str | None,
-    *,
-    max_attempts: int | None = None,
-    max_age: str | None = None,
-    delays: str | None = None,
-    retry_on: Sequence[str] = (),
-    no_retry_on: Sequence[str] = (),
+    text: str | None, *, delays: str | None = None, **flags: int | str | Sequence[str] | None
 ) -> "PolicyOverrides | None":
-    """Merge --policy (JSON) with the flags, which win. None without any. Raises CommandError by field."""
+    """Merge --policy (JSON) with the flags, which are fields of it and win. None without any. Raises
+    CommandError by field."""
     chosen: dict[str, Any] = (
         {} if text is None else _json_object(text, "expected --policy as a JSON object", _POLICY_EXAMPLE)
     )
-    flags = {
-        "max_attempts": max_attempts,
-        "max_age": max_age,
-        "backoff": None if delays is None else {"delays": [delay.strip() for delay in delays.split(",")]},
-        "retry_on": list(retry_on) or None,
-        "no_retry_on": list(no_retry_on) or None,
-    }
-    chosen |= {name: value for name, value in flags.items() if value is not None}
+    chosen |= {name: value for name, value in flags.items() if value not in (None, [])}
+    if delays is not None:
+        chosen["backoff"] = {"delays": [delay.strip() for delay in delays.split(",")]}
     if not chosen:
         return None
     from pydantic import ValidationError  # noqa: PLC0415 - see above

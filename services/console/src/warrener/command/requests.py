@@ -80,7 +80,7 @@ def request(
             max_attempts=max_attempts,
             max_age=max_age,
             delays=delays,
-            retry_on=retry_on or (),
+            retry_on=retry_on,
             no_retry_on=no_retry_on or (),
         ),
     )

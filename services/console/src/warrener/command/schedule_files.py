@@ -99,11 +99,11 @@ async def _make_plan(
 
 def _check_puts(file: Path, schedules_file: "SchedulesFile", found: "Plan") -> None:
     """Raise FileError for the first schedule that a scheduler would refuse, before anything is published."""
-    from warrener.schedules.calendar import find_problems
+    from warrener.schedules.calendar import find_problem
     from warrener.schedules.schedules_file import FileError
 
-    for definition, problem in zip(found.puts, find_problems(found.puts), strict=True):
-        if problem is not None:
+    for definition in found.puts:
+        if (problem := find_problem(definition)) is not None:
             place = schedules_file.schedules.index(definition)
             raise FileError(
                 file, schedules_file.lines[place], f"[[schedule]] {place + 1} ({definition.name})", problem
@@ -243,7 +243,7 @@ def import_(
     $ warrener schedule import celery beat.json --strict
     """
     from warrener.importers import celery_beat, crontab
-    from warrener.schedules.calendar import find_problems
+    from warrener.schedules.calendar import find_problem
     from warrener.schedules.schedules_file import find_unwritable, render_schedules
 
     if kind is ImportSource.CRONTAB:
@@ -266,8 +266,7 @@ def import_(
             prefix=prefix or "",
             names_of=beat.names_of,
         )
-    found = found.without(find_problems(found.schedules))
-    found = found.without(find_unwritable(found.schedules))
+    found = found.without(find_problem).without(find_unwritable)
     text = render_schedules(found.schedules, owner, f"From {source}, by `warrener schedule import {kind}`.")
     if output is not None:
         output.write_text(text, encoding="utf-8")

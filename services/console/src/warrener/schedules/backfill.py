@@ -12,7 +12,6 @@ from pydantic import TypeAdapter
 
 from warrener.errors import UsageError
 from warrener.schedules.calendar import times_between
-from warrener_contracts import events
 from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_words import TickStatus
@@ -112,14 +111,6 @@ async def find_span(
     times = [moment for moment in times if moment != row.next_at]  # the scheduler has yet to decide it
     held = await store.ticks_of(row.name, None, begin=begin, end=last)
     return make_span(row.name, times, held, limit)
-
-
-def backfill_data(span: BackfillSpan, rate: float, reason: str) -> "events.ScheduleBackfillRequestedData":
-    """The command that requests the jobs of a span, which has some to request."""
-    requested = span.requested
-    return events.ScheduleBackfillRequestedData(
-        name=span.schedule, start=requested[0], end=requested[-1], rate=rate, reason=reason
-    )
 
 
 def _tick_status(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> BackfillTickStatus:

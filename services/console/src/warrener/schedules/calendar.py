@@ -1,7 +1,7 @@
 """The calendar's answers for the command and the console; a rule that it refuses is a CommandError."""
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -45,16 +45,13 @@ def preview_ticks(
     return found
 
 
-def find_problems(schedules: Sequence[SchedulePutData]) -> list[str | None]:
-    """Return for each schedule the reason why a scheduler would refuse it, or None."""
-    now, found = datetime.now(UTC), list[str | None]()
-    for definition in schedules:
-        try:
-            ticks.check(definition, now)
-            found.append(None)
-        except ValueError as error:
-            found.append(str(error))
-    return found
+def find_problem(definition: SchedulePutData) -> str | None:
+    """Return why a scheduler would refuse the schedule, or None."""
+    try:
+        ticks.check(definition, datetime.now(UTC))
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def times_between(
