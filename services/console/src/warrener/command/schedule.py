@@ -16,7 +16,7 @@ from warrener.render.screen import err, out, print_json, table
 from warrener.render.times import ago, clock, span
 from warrener.selection import find_schedule, find_schedules, hint_at_job_type
 from warrener_contracts.json_safety import is_object
-from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy, TickStatus
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from warrener_store.schedules.rows import ScheduleRow
 
 _TICKS_LINTED = 200
-_TICK_STYLES = {
-    TickStatus.FIRED: "good",
-    TickStatus.CAUGHT_UP: "good",
-    TickStatus.TRIGGERED: "good",
-    TickStatus.WAITING: "live",
-    TickStatus.COALESCED: "soft",
-    TickStatus.SKIPPED: "warning",
-}
 _RULES_OF_FILES = ("rule", "cron", "every", "at", "after")
 
 
@@ -208,11 +200,13 @@ def show(name: Name, *, limit: options.Limit = 24, store: Store = None, as_json:
 def _ticks_table(ticks: "Sequence[ListedTick]", now: datetime) -> "Table":
     from rich.text import Text
 
+    from warrener.render.schedules import TICK_TONES
+
     made = table("nominal time", "status", "late", "job", "why", right=("late",))
     for tick in ticks:
         made.add_row(
             f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
-            Text(tick.status.value, style=_TICK_STYLES[tick.status]),
+            Text(tick.status.value, style=TICK_TONES[tick.status]),
             span(tick.late, units=1),
             "" if tick.job_id is None else str(tick.job_id),
             Text(tick.reason, style="soft"),

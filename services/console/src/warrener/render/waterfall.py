@@ -138,40 +138,29 @@ def _closed_intervals(facts: WaterfallFacts) -> list[JobInterval]:
 def _request_row(facts: WaterfallFacts, interval: JobInterval) -> WaterfallRow:
     row = facts.row
     key = f", key {row.idempotency_key}" if row.idempotency_key else ""
-    bar = _wait_bar(interval, "request on its way")
+    bar = _wait_bar(interval)
     mark = WaterfallMark(MarkKind.ACCEPTED, row.accepted_at, "accepted by a scheduler")
     return WaterfallRow(RowKind.REQUEST, "request", f"by {row.source}{key}", (bar,), (mark,))
 
 
-_GROUPS = {
-    IntervalCause.REQUEST: WaitGroup.TRANSIT,
-    IntervalCause.DELAY: WaitGroup.PLANNED,
-    IntervalCause.BREAKER: WaitGroup.BLOCKED,
-    IntervalCause.DISPATCH: WaitGroup.RESOURCE,
-    IntervalCause.LIMIT: WaitGroup.BLOCKED,
-    IntervalCause.QUEUE: WaitGroup.RESOURCE,
-    IntervalCause.VERDICT: WaitGroup.TRANSIT,
-    IntervalCause.RETRY: WaitGroup.PLANNED,
+_WAITS = {
+    IntervalCause.REQUEST: ("request on its way", WaitGroup.TRANSIT),
+    IntervalCause.DELAY: ("delay", WaitGroup.PLANNED),
+    IntervalCause.BREAKER: ("breaker", WaitGroup.BLOCKED),
+    IntervalCause.DISPATCH: ("dispatch", WaitGroup.RESOURCE),
+    IntervalCause.LIMIT: ("queue limit", WaitGroup.BLOCKED),
+    IntervalCause.QUEUE: ("queue", WaitGroup.RESOURCE),
+    IntervalCause.VERDICT: ("verdict", WaitGroup.TRANSIT),
+    IntervalCause.RETRY: ("retry delay", WaitGroup.PLANNED),
 }
-_NAMES = {
-    IntervalCause.DELAY: "delay",
-    IntervalCause.BREAKER: "breaker",
-    IntervalCause.DISPATCH: "dispatch",
-    IntervalCause.LIMIT: "queue limit",
-    IntervalCause.QUEUE: "queue",
-    IntervalCause.VERDICT: "verdict",
-    IntervalCause.RETRY: "retry delay",
-}
-
-
+"""The name and the kind of a wait, by its cause."""
 _SNOOZE = "snooze"
 
 
-def _wait_bar(interval: JobInterval, text: str) -> WaterfallBar:
+def _wait_bar(interval: JobInterval, name: str = "") -> WaterfallBar:
     assert interval.end is not None
-    return WaterfallBar(
-        BarLook.HATCHED, interval.start, interval.end, text, Tone.SOFT, _GROUPS[interval.cause]
-    )
+    usual, group = _WAITS[interval.cause]
+    return WaterfallBar(BarLook.HATCHED, interval.start, interval.end, name or usual, Tone.SOFT, group)
 
 
 def _wait_row(
@@ -198,7 +187,7 @@ def _wait_row(
 def _cause_text(cause: IntervalCause, before: AttemptRow | None) -> str:
     if cause is IntervalCause.RETRY and before is not None and before.outcome is AttemptOutcome.SNOOZED:
         return _SNOOZE
-    return _NAMES[cause]
+    return _WAITS[cause][0]
 
 
 def _cause_detail(facts: WaterfallFacts, wait: JobInterval, before: AttemptRow | None) -> str:
@@ -330,7 +319,7 @@ def _verdict_row(facts: WaterfallFacts, interval: JobInterval | None) -> Waterfa
         verdict = f"its deadline was {facts.clock(row.deadline_at)}"
     words = facts.localize(verdict).removeprefix(f"{row.state.value}: ")
     detail = "" if words == "done" else words
-    bars = () if interval is None else (_wait_bar(interval, "verdict"),)
+    bars = () if interval is None else (_wait_bar(interval),)
     mark = WaterfallMark(MarkKind.END, row.finished_at, row.state.value, tone)
     return WaterfallRow(RowKind.VERDICT, row.state.value, detail, bars, (mark,), tone, sign)
 
