@@ -236,7 +236,8 @@ def test_a_second_up_in_the_same_folder_names_the_holder(here: Path, run: Run) -
 def test_the_brokers_port_is_remembered(here: Path) -> None:
     folder = DataFolder(here / "data")
     assert folder.broker_port() is None
-    folder.save_broker_port(10_010)
+    with folder.hold():
+        folder.save_broker_port(10_010)
     assert DataFolder(here / "data").broker_port() == 10_010
 
 
