@@ -14,7 +14,6 @@ import pytest
 from services.console.tests.conftest import Run
 
 from warrener.context import ResolvedEndpoints, copyable_broker_url, pick_endpoints, resolve_endpoints
-from warrener.errors import CommandError
 from warrener.settings import CommandSettings
 from warrener.up.folder import DataFolder, Endpoints
 from warrener_runtime.running_up import find_holder
@@ -164,7 +163,7 @@ def test_endpoints_are_found_as_long_as_up_holds_the_folder(here: Path) -> None:
 
 
 def test_a_command_that_finds_the_endpoints_of_up_writes_a_line_to_stderr(
-    here: Path, run: Run, capfd: pytest.CaptureFixture[str]
+    here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = DataFolder(here / ".warrener")
     with folder.hold():
@@ -175,7 +174,6 @@ def test_a_command_that_finds_the_endpoints_of_up_writes_a_line_to_stderr(
     assert capfd.readouterr().err == (
         "warrener: using the `warrener up` of this folder, amqp://shop:***@up/%2F\n"
     )
-    assert run("env").exit_code == 1
 
 
 def test_env_prints_exports_that_a_shell_reads_with_passwords(here: Path, run: Run) -> None:
@@ -238,9 +236,8 @@ def test_a_second_up_in_the_same_folder_names_the_holder(here: Path, run: Run) -
 def test_the_brokers_port_is_remembered(here: Path) -> None:
     folder = DataFolder(here / "data")
     assert folder.broker_port() is None
-    with folder.hold(), pytest.raises(CommandError), folder.hold():
-        pass
-    folder.save_broker_port(10_010)
+    with folder.hold():
+        folder.save_broker_port(10_010)
     assert DataFolder(here / "data").broker_port() == 10_010
 
 
@@ -262,9 +259,6 @@ def test_migrate_makes_the_folder_that_up_would_make_and_no_other(run: Run, here
     result = run("migrate", "--store", "sqlite:///elsewhere/state.db")
     assert result.exit_code == 1
     assert "expected a folder elsewhere" in result.stderr
-
-
-def test_migrate_reports_a_folder_that_it_cannot_write(run: Run) -> None:
     result = run("migrate", "--store", "sqlite:////proc/state.db")  # nobody may, root as little
     assert result.exit_code == 1
     assert "expected to write in folder /proc" in result.stderr

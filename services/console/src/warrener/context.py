@@ -50,7 +50,7 @@ def resolve_endpoints(
 ) -> ResolvedEndpoints:
     """Find the endpoints from the options, a running `up` of this folder and the settings."""
     found = find_running_up()
-    picked = pick_endpoints(broker, store, found, _settings(), _parse_management_option(management))
+    picked = pick_endpoints(broker, store, found, command_settings(), _parse_management_option(management))
     if picked.from_up:
         announce_use(picked.broker_url)
     return picked
@@ -60,10 +60,6 @@ def copyable_broker_url(url: str) -> str:
     """The URL with its virtual host written out: to other AMQP clients a lone slash is one without a name."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(path="/%2F")) if parts.path in {"", "/"} else url
-
-
-def resolve_namespace() -> str:
-    return _settings().namespace
 
 
 def pick_endpoints(
@@ -96,7 +92,7 @@ def _parse_management_option(management: str | None) -> str | None:
         raise UsageError(f"--management: expected {error}, got {mask(management or '')!r}") from error
 
 
-def _settings() -> "CommandSettings":
+def command_settings() -> "CommandSettings":
     from warrener.settings import CommandSettings  # noqa: PLC0415 - pydantic is large, and help needs none of it
     from warrener_runtime.settings import SettingsError, load  # noqa: PLC0415
 
@@ -151,7 +147,7 @@ async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator["Client
     from warrener_runtime.bus import BusCredentialsRefused  # noqa: PLC0415 - as above
 
     url = endpoints.broker_url
-    parse_broker_url(url)
+    parse_broker_urls(url)
     client = Client(url, namespace=endpoints.namespace, source=SOURCE, connect_timeout=None)
     try:
         try:
@@ -168,11 +164,6 @@ async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator["Client
         yield client
     finally:
         await client.close()
-
-
-def parse_broker_url(url: str) -> "Address":
-    """Parse the broker's URL; of several hosts, return the first. Raises CommandError."""
-    return parse_broker_urls(url)[0]
 
 
 def parse_broker_urls(url: str) -> "list[Address]":

@@ -38,22 +38,37 @@ def parse_seconds(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def option(names: str, about: str, metavar: str | None = None, **settings: Any) -> Any:
-    """Describe an option of a command: its names with spaces between, its help and the word for its value."""
+def shared(about: str, metavar: str | None = None, *, names: str = "", **settings: Any) -> Any:
+    """Describe an option that commands share, for its type: its help, the word for its value, and its names,
+    if they are not that of the parameter."""
     return typer.Option(*names.split(), help=about, metavar=metavar, **settings)
 
 
-Json = Annotated[bool, option("--json", "JSON on stdout, and nothing else there.")]
+def option(
+    about: str, metavar: str | None = None, *, names: str = "", default: Any = None, **more: Any
+) -> Any:
+    """Describe an option of one command, as `shared` does, in place of its parameter's default."""
+    return typer.Option(default, *names.split(), help=about, metavar=metavar, **more)
+
+
+def flag(names: str, about: str) -> Any:
+    """Describe an option without a value."""
+    return option(about, names=names, default=False)
+
+
+def argument(about: str, metavar: str, *, default: Any = ..., **more: Any) -> Any:
+    """Describe an argument of one command, in place of its parameter's default."""
+    return typer.Argument(default, metavar=metavar, help=about, show_default=False, **more)
+
+
+Json = Annotated[bool, shared("JSON on stdout, and nothing else there.", names="--json")]
 Broker = Annotated[
     str | None,
-    option(
-        "--broker", "Broker (default: that of `warrener up` in this folder, else WARRENER_BROKER_URL).", "URL"
-    ),
+    shared("Broker (default: that of `warrener up` in this folder, else WARRENER_BROKER_URL).", "URL"),
 ]
 Management = Annotated[
     str | None,
-    option(
-        "--management",
+    shared(
         "Management API of the broker, which lists bindings (default: WARRENER_MANAGEMENT_URL, else "
         "port 15672 beside the broker).",
         "URL",
@@ -61,11 +76,7 @@ Management = Annotated[
 ]
 Store = Annotated[
     str | None,
-    option(
-        "--store",
-        "State store (default: that of `warrener up` in this folder, else WARRENER_STORE_URL).",
-        "URL",
-    ),
+    shared("State store (default: that of `warrener up` in this folder, else WARRENER_STORE_URL).", "URL"),
 ]
 JobId = Annotated[
     str,
@@ -82,17 +93,17 @@ Modules = Annotated[
     typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
 ]
 ScheduleNames = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")]
-Limit = Annotated[int, option("--limit -n", "Maximum number of rows, the newest first.", min=1, max=10_000)]
-By = Annotated[str | None, option("--by", "Author of the command (default user@host).", "NAME")]
-Yes = Annotated[bool, option("--yes -y", "No confirmation prompt.")]
+Limit = Annotated[
+    int, shared("Maximum number of rows, the newest first.", names="--limit -n", min=1, max=10_000)
+]
+By = Annotated[str | None, shared("Author of the command (default user@host).", "NAME")]
 NoWait = Annotated[
-    bool, option("--no-wait", "Return once the broker has the command; a service carries it out later.")
+    bool, shared("Return once the broker has the command; a service carries it out later.", names="--no-wait")
 ]
 DEFAULT_REPLY_TIMEOUT = 10.0
 ReplyTimeout = Annotated[
     float,
-    option(
-        "--timeout",
+    shared(
         "Time to wait for the service's reply (default 10s); it carries the command out later too.",
         "SPAN",
         parser=parse_seconds,
@@ -227,26 +238,16 @@ _POLICY_EXAMPLE = """write --policy '{"max_attempts": 3, "backoff": {"delays": [
 
 
 def parse_policy_options(
-    text: str | None,
-    *,
-    max_attempts: int | None = None,
-    max_age: str | None = None,
-    delays: str | None = None,
-    retry_on: Sequence[str] = (),
-    no_retry_on: Sequence[str] = (),
+    text: str | None, *, delays: str | None = None, **flags: int | str | Sequence[str] | None
 ) -> "PolicyOverrides | None":
-    """Merge --policy (JSON) with the flags, which win. None without any. Raises CommandError by field."""
+    """Merge --policy (JSON) with the flags, which are fields of it and win. None without any. Raises
+    CommandError by field."""
     chosen: dict[str, Any] = (
         {} if text is None else _json_object(text, "expected --policy as a JSON object", _POLICY_EXAMPLE)
     )
-    flags = {
-        "max_attempts": max_attempts,
-        "max_age": max_age,
-        "backoff": None if delays is None else {"delays": [delay.strip() for delay in delays.split(",")]},
-        "retry_on": list(retry_on) or None,
-        "no_retry_on": list(no_retry_on) or None,
-    }
-    chosen |= {name: value for name, value in flags.items() if value is not None}
+    chosen |= {name: value for name, value in flags.items() if value not in (None, [])}
+    if delays is not None:
+        chosen["backoff"] = {"delays": [delay.strip() for delay in delays.split(",")]}
     if not chosen:
         return None
     from pydantic import ValidationError  # noqa: PLC0415 - see above

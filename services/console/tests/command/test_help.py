@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,33 +31,30 @@ CALLS = [
 ]
 
 
-def test_without_a_command_it_shows_them_all(run: Run) -> None:
+def test_without_a_command_it_shows_them_all_and_refuses_any_other(run: Run) -> None:
     result = run()
     assert all(f" {command} " in result.output for command in COMMANDS)
     assert run("--version").stdout.startswith("warrener 1.")
+    wrong = run("jbs")
+    assert (wrong.exit_code, "jbs" in wrong.output) == (2, True)
 
 
-def test_what_is_not_a_command_is_a_usage_error(run: Run) -> None:
-    result = run("jbs")
-    assert result.exit_code == 2
-    assert "jbs" in result.output
+def _find(words: str) -> Any:
+    """The command of these words."""
+    found: Any = GROUP
+    for word in words.split():
+        found = found.commands[word]
+    return found
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, *CALLS])
-def test_help_is_for_people_and_shows_examples_of_each_command(run: Run, words: str) -> None:
+def test_help_is_for_people_and_shows_examples_that_each_command_takes(run: Run, words: str) -> None:
     shown = run(*words.split(), "-h")
     assert shown.exit_code == 0
     assert f"$ warrener {words}" in shown.stdout
     assert "<bool>" not in shown.stdout, "a flag takes no value"
     assert "[[" not in shown.stdout, "an argument has one pair of brackets"
-
-
-@pytest.mark.parametrize("words", [*COMMANDS, *CALLS])
-def test_examples_are_calls_that_the_command_takes(words: str) -> None:
-    command: Any = GROUP
-    for word in words.split():
-        command = command.commands[word]
-    for example in re.findall(r"\$\[/cyan\] (.*)", command.epilog):
+    for example in re.findall(r"\$\[/cyan\] (.*)", _find(words).epilog):
         called: Any = GROUP
         call = re.split(r" [|>] ", example[example.index("warrener ") :])[0]
         arguments = shlex.split(call)[1:]
@@ -208,10 +204,9 @@ def test_a_read_imports_the_rows_that_it_shows(
 
 
 def test_help_lists_each_command_as_it_is() -> None:
-    group = get_group(app)
     shown = [
         (name, getattr(command, "rich_help_panel", None), (command.help or "").split("\n\n")[0])
-        for name, command in group.commands.items()
+        for name, command in GROUP.commands.items()
     ]
     panels = [*dict.fromkeys(panel for _, panel, _ in shown)]
     assert sorted(shown, key=lambda word: panels.index(word[1])) == WORDS
@@ -259,39 +254,14 @@ REFERENCE = Path(__file__).parents[4] / "docs" / "reference" / "command.md"
 SHELL = {"--install-completion", "--show-completion", "--help"}
 
 
-def test_every_command_and_option_is_documented_and_nothing_else() -> None:
+def test_every_command_option_and_exit_code_is_documented_and_nothing_else() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
-    commands = get_group(app).commands
-    assert set(re.findall(r"`warrener ([a-z][a-z-]*)", text)) == {
-        name for name, each in commands.items() if not each.hidden
-    }
-    known = {option for command in _all(get_group(app)) for each in command.params for option in each.opts}
+    assert set(re.findall(r"`warrener ([a-z][a-z-]*)", text)) == {*COMMANDS}
+    assert [call for call in CALLS if f"`warrener {call}" not in text] == []
+    bodies = [GROUP.commands[name] for name in COMMANDS] + [_find(call) for call in CALLS]
+    known = {option for body in bodies for each in body.params for option in each.opts}
     written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
     assert {option for option in known if option.startswith("--")} - written - SHELL == set()
     assert written - known - SHELL - {"--version"} == set()
-
-
-def _all(group: TyperGroup) -> Iterator[Any]:
-    """The commands, and those within groups such as `warrener breaker`."""
-    for command in group.commands.values():
-        yield command
-        if isinstance(command, TyperGroup):
-            yield from _all(command)
-
-
-def test_every_command_of_a_group_is_documented() -> None:
-    text = REFERENCE.read_text(encoding="utf-8")
-    groups = {
-        name: each
-        for name, each in get_group(app).commands.items()
-        if isinstance(each, TyperGroup) and not each.hidden
-    }
-    for name, group in groups.items():
-        assert {word for word in group.commands if f"`warrener {name} {word}" not in text} == set()
-
-
-def test_every_exit_code_is_documented() -> None:
-    text = REFERENCE.read_text(encoding="utf-8")
-    assert [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [
-        code.value for code in ExitCode
-    ]
+    codes = re.findall(r"^\| (\d+) \|", text, re.MULTILINE)
+    assert [int(code) for code in codes] == [code.value for code in ExitCode]

@@ -140,59 +140,43 @@ def put_file(run: Run, here: Path, url: str, text: str, *words: str) -> Schedule
     return put(run, url, "--rule", "rule.toml", *words)
 
 
-def rule_of(definition: SchedulePutData) -> object:
-    """The rule, without what it has by default."""
-    return definition.rule.model_dump(mode="json", exclude_defaults=True)
-
-
-def test_business_days_with_the_holidays_of_a_file(run: Run, here: Path, vhost_url: str) -> None:
-    (here / "holidays.txt").write_text("2026-12-25\n2026-12-24\n", encoding="utf-8")
-    text = 'rule = { kind = "business_days", at = ["09:00", "17:30"], nth = [-1] }'
-    assert rule_of(put_file(run, here, vhost_url, text, "--holidays", "holidays.txt")) == {
-        "at": ["09:00:00", "17:30:00"],
-        "nth": [-1],
-        "holidays": ["2026-12-24", "2026-12-25"],
-    }
-
-
-def test_other_rules_keep_away_from_holidays(run: Run, here: Path, vhost_url: str) -> None:
-    (here / "holidays.toml").write_text("dates = [2026-12-25]\n", encoding="utf-8")
-    assert rule_of(put(run, vhost_url, "--every", "2h", "--holidays", "holidays.toml")) == {
-        "rule": {"every": "PT2H"},
-        "without": [{"dates": ["2026-12-25"]}],
-    }
-    combined = """
-    [rule]
-    kind = "any_of"
-    rules = [{ kind = "cron", expression = "0 9 * * *" }, { kind = "cron", expression = "@daily" }]
-    """
-    assert rule_of(put_file(run, here, vhost_url, combined, "--holidays", "holidays.toml")) == {
-        "rule": {"rules": [{"expression": "0 9 * * *"}, {"expression": "@daily"}]},
-        "without": [{"dates": ["2026-12-25"]}],
-    }
+COMBINED = """
+[rule]
+kind = "any_of"
+rules = [{ kind = "cron", expression = "0 9 * * *" }, { kind = "cron", expression = "@daily" }]
+"""
+HOLIDAYS = ["2026-12-24", "2026-12-25"]
+WITHOUT = [{"dates": HOLIDAYS}]
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"),
+    ("text", "words", "rule"),
     [
-        ('cron = "@daily"', {"expression": "@daily"}),
-        ('every = "2h"\noffset = "5m"', {"every": "PT2H", "offset": "PT5M"}),
-        ('after = "1h"', {"after": "PT1H"}),
+        ('every = "2h"\noffset = "5m"', (), {"every": "PT2H", "offset": "PT5M"}),
+        ('after = "1h"', (), {"after": "PT1H"}),
         (
-            'rule = { kind = "any_of", rules = [{ kind = "cron", expression = "@daily" }] }',
-            {"rules": [{"expression": "@daily"}]},
+            'rule = { kind = "business_days", at = ["09:00", "17:30"], nth = [-1] }',
+            ("--holidays", "holidays.txt"),
+            {"at": ["09:00:00", "17:30:00"], "nth": [-1], "holidays": HOLIDAYS},
         ),
         (
-            'rule = { kind = "business_days", at = ["09:00"], weekdays = ["SUN"], days = [15], '
-            'business_day_convention = "before" }',
-            {"at": ["09:00:00"], "weekdays": ["SUN"], "days": [15], "business_day_convention": "before"},
+            "",
+            ("--every", "2h", "--holidays", "holidays.txt"),
+            {"rule": {"every": "PT2H"}, "without": WITHOUT},
+        ),
+        (
+            COMBINED,
+            ("--holidays", "holidays.txt"),
+            {"rule": {"rules": [{"expression": "0 9 * * *"}, {"expression": "@daily"}]}, "without": WITHOUT},
         ),
     ],
 )
-def test_a_file_may_have_any_rule(
-    run: Run, here: Path, vhost_url: str, text: str, rule: dict[str, object]
+def test_a_file_may_have_any_rule_which_keeps_away_from_holidays(
+    run: Run, here: Path, vhost_url: str, *, text: str, words: tuple[str, ...], rule: dict[str, object]
 ) -> None:
-    assert rule_of(put_file(run, here, vhost_url, text)) == rule
+    (here / "holidays.txt").write_text("2026-12-25\n2026-12-24\n", encoding="utf-8")
+    made = put_file(run, here, vhost_url, text, *words)
+    assert made.rule.model_dump(mode="json", exclude_defaults=True) == rule
 
 
 @pytest.mark.parametrize(
@@ -291,19 +275,13 @@ def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequ
     async def fill(store: Store) -> None:
         row = schedule_row(name, rule, put_at=NOW, timezone=timezone, next_at=NOW, wake_at=NOW)
         await store.put_schedules([row])
-        jobs = [running_job() for _ in took]
-        ticks = [
-            tick_row(name, NOW + number * MINUTE, TickStatus.FIRED, decided_at=NOW, job_id=job.job_id)
-            for number, job in enumerate(jobs)
-        ]
-        await store.insert_jobs(jobs)
-        await store.save_jobs(
-            [
-                changed(job, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOW + span)
-                for job, span in zip(jobs, took, strict=True)
-            ]
-        )
-        await store.add_ticks(ticks)
+        for number, span in enumerate(took):
+            job, at = running_job(), NOW + number * MINUTE
+            await store.insert_jobs([job])
+            await store.save_jobs(
+                [changed(job, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOW + span)]
+            )
+            await store.add_ticks([tick_row(name, at, TickStatus.FIRED, decided_at=NOW, job_id=job.job_id)])
 
     on_store(store_url, fill)
 

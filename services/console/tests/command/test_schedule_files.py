@@ -117,8 +117,8 @@ def test_changes_that_no_scheduler_picks_up_are_named_and_without_waiting_the_br
     assert json.loads(run(*words, "--no-wait", "--json").stdout)["done"] is None
 
 
-def test_what_is_exported_is_unchanged_when_it_is_applied(
-    run: Run, held: tuple[str, str], here: Path
+def test_what_is_exported_is_that_of_an_owner_and_unchanged_when_it_is_applied(
+    run: Run, held: tuple[str, str], here: Path, store_url: str
 ) -> None:
     text = run("schedule", "export", *held, "--owner", "airport").stdout
     (here / "schedules.toml").write_text(text, encoding="utf-8")
@@ -126,9 +126,6 @@ def test_what_is_exported_is_unchanged_when_it_is_applied(
     assert result.exit_code == 0, result.output
     assert "2 unchanged" in result.stdout
     assert "got 'unknown'" in run("schedule", "export", "unknown", *held).stderr
-
-
-def test_an_owner_selects_what_is_exported(run: Run, held: tuple[str, str], store_url: str) -> None:
     other = schedule_row("other", HOURLY, owner="harbour")
     on_store(store_url, lambda store: store.put_schedules([other]))
     text = run("schedule", "export", *held, "--owner", "harbour").stdout

@@ -246,16 +246,13 @@ def test_a_wait_longer_than_five_times_the_work_is_folded() -> None:
     assert axis.position(after(4)) - axis.position(after(2)) > 0.02
 
 
-def test_work_within_a_wait_and_the_present_are_never_folded() -> None:
+def test_work_within_a_wait_and_the_present_are_never_folded_and_nothing_is_without_work() -> None:
     axis = fold_waits(NOON, after(1000), [span_of(0, 1000, "delay")], [span_of(400, 401)], [after(700)])
     assert [(fold.start, fold.end) for fold in axis.folds] == [
         (NOON, after(400)),
         (after(401), after(700)),
         (after(700), after(1000)),
     ]
-
-
-def test_without_work_nothing_is_folded() -> None:
     assert fold_waits(NOON, after(1e6), [span_of(0, 1e6)], []).folds == ()
 
 

@@ -131,11 +131,6 @@ def test_a_file_without_dates_shows_what_was_expected(
     assert "2026-12-25" in str(caught.value.do)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="No such file"):
-        read_holidays(tmp_path / "none.txt", TODAY)
-
-
 def test_without_the_extra_a_calendar_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "icalendar", None)
     with pytest.raises(CommandError, match="install warrener with its extra `ics`"):

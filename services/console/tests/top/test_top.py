@@ -33,7 +33,7 @@ from warrener.operations.breakers import Breaker
 from warrener.operations.masking import Masker
 from warrener.render.screen import THEME
 from warrener.top.live import System, parse_keys
-from warrener.top.picture import SECTIONS, Choices, frame, plain_picture
+from warrener.top.picture import SECTIONS, Choices, frame
 from warrener.top.view import StoreReading, SystemView, make_view
 from warrener_client.testing import StandIn
 from warrener_contracts.circuit_breaker import BreakerState
@@ -90,7 +90,9 @@ def test_outside_of_a_terminal_one_picture_is_printed(run: Run, sqlite_store_url
     result = run("top", "--interval", "0", "--broker", NOWHERE, "--store", sqlite_store_url)
     assert result.exit_code == 3, "the broker does not answer"
     assert "✗ broker: expected a broker" in result.stdout
-    assert "loader-1" in result.stdout
+    for part in ("\nqueues\n", "\ntypes\n", "\nagents\n", "loader-1", "metrics: supervisor-1"):
+        assert part in result.stdout
+    assert "\nincidents" not in result.stdout, "a section without rows is left out"
     assert "\x1b" not in result.stdout
 
 
@@ -272,6 +274,7 @@ def test_the_view_has_store_and_broker_side_by_side_and_the_rates_between_two_re
     services = VIEW.services
     assert (services.schedulers, services.supervisors, services.agents_alive) == (2, 1, 1)
     assert (services.slots_used, services.slots_free) == (3, 7), "silent agents have no free slots"
+    assert drawn(VIEW, 120, 24)[2].endswith("requests 5  delayed 6")
 
 
 def test_a_paused_queue_is_marked() -> None:
@@ -332,18 +335,3 @@ def test_keys_choose_and_pause() -> None:
     assert chosen.press("x") == chosen
     assert Choices().press("left").section == len(SECTIONS) - 1
     assert Choices().press("tab").section == 1
-
-
-def test_the_plain_picture_has_each_section_with_rows() -> None:
-    screen = Console(width=120, theme=THEME, highlight=False)
-    with screen.capture() as captured:
-        screen.print(plain_picture(VIEW, 120))
-    text = captured.get()
-    assert [name for name in ("queues", "types", "agents") if f"\n{name}\n" in text] == [
-        "queues",
-        "types",
-        "agents",
-    ]
-    assert "metrics: supervisor-1" in text
-    assert "requests 5" in text
-    assert "delayed 6" in text

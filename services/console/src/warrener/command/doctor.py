@@ -5,14 +5,14 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, resolve_namespace, run
+from warrener.context import ResolvedEndpoints, command_settings, connect_client, resolve_endpoints, run
 from warrener.doctor import CheckResult, CheckStatus, failed, ok, warning
 from warrener.errors import CommandError, ExitCode, find_failures
-from warrener.options import Broker, Json, Management, Store, option
+from warrener.options import Broker, Json, Management, Store, flag
 from warrener.render.screen import err, out, print_json, table
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.cgroups import NoControlGroup, divisible, own_group
@@ -156,13 +156,9 @@ def _limits(group: Callable[[], Path]) -> CheckResult:
 
 def topology(
     *,
-    declare: Annotated[
-        bool, option("--declare", "Declare the missing exchanges, queues and bindings.")
-    ] = False,
-    check: Annotated[bool, option("--check", "Compare with the broker; exit code 1 if it differs.")] = False,
-    adopt: Annotated[
-        bool, option("--adopt", "Give the broker's namespace to the store, in place of another store.")
-    ] = False,
+    declare: bool = flag("--declare", "Declare the missing exchanges, queues and bindings."),
+    check: bool = flag("--check", "Compare with the broker; exit code 1 if it differs."),
+    adopt: bool = flag("--adopt", "Give the broker's namespace to the store, in place of another store."),
     broker: Broker = None,
     store: Store = None,
     management: Management = None,
@@ -196,7 +192,7 @@ def topology(
         if any(each.status is CheckStatus.ERROR for each in found):
             raise typer.Exit(ExitCode.FAILED)
     else:
-        _print_topology(NameMapper(resolve_namespace()), as_json=as_json)
+        _print_topology(NameMapper(command_settings().namespace), as_json=as_json)
 
 
 def _print_topology(names: "NameMapper", *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from warrener.context import ResolvedEndpoints, connect_store, resolve_endpoints, run
 from warrener.errors import ExitCode, NothingFound, store_error
-from warrener.options import Broker, JobId, Json, Management, Store, option, parse_seconds
+from warrener.options import Broker, JobId, Json, Management, Store, argument, flag, option, parse_seconds
 from warrener.render.screen import err, out, print_json, print_json_line, table
 from warrener.selection import find_job
 
@@ -30,14 +30,9 @@ _MIN_INTERVAL = 0.1  # seconds
 
 
 def explain(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|NAME",
-            help="Job (id, its end, or the id of its request), schedule, job type, queue or agent.",
-            show_default=False,
-        ),
-    ],
+    subject: str = argument(
+        "Job (id, its end, or the id of its request), schedule, job type, queue or agent.", "ID|NAME"
+    ),
     *,
     broker: Broker = None,
     management: Management = None,
@@ -89,13 +84,10 @@ async def _explain(endpoints: ResolvedEndpoints, text: str) -> "tuple[Explanatio
 def trace(
     job_id: JobId,
     *,
-    all_attempts: Annotated[
-        bool, option("--all-attempts", "Rows for every attempt, however many there are.")
-    ] = False,
-    watch: Annotated[
-        bool,
-        option("--watch -w", "Refresh every second until the job ends; with --json, one line per change."),
-    ] = False,
+    all_attempts: bool = flag("--all-attempts", "Rows for every attempt, however many there are."),
+    watch: bool = flag(
+        "--watch -w", "Refresh every second until the job ends; with --json, one line per change."
+    ),
     store: Store = None,
     as_json: Json = False,
 ) -> None:
@@ -161,26 +153,22 @@ def find_command() -> Callable[..., None]:
             sentence, _, do = page.note.rpartition("; ")
             raise NothingFound(sentence, do=do)
 
-    argument = typer.Argument(metavar="TEXT", help=SearchQuery.model_fields["q"].description)
+    text = typer.Argument(metavar="TEXT", help=SearchQuery.model_fields["q"].description)
     options = {**options_of(SearchQuery, without="q"), "store": (Store, None), "as_json": (Json, False)}
-    return finished(find, search, {"q": (Annotated[str, argument], Parameter.empty)}, options)
+    return finished(find, search, {"q": (Annotated[str, text], Parameter.empty)}, options)
 
 
 def top(
     *,
-    interval: Annotated[
-        float,
-        option(
-            "--interval -i",
-            "Time between two readings (default 2s).",
-            "SPAN",
-            parser=parse_seconds,
-            show_default=False,
-        ),
-    ] = 2.0,
-    once: Annotated[
-        bool, option("--once", "Print one picture after two readings; --interval 0: after one.")
-    ] = False,
+    interval: float = option(
+        "Time between two readings (default 2s).",
+        "SPAN",
+        names="--interval -i",
+        default=2.0,
+        parser=parse_seconds,
+        show_default=False,
+    ),
+    once: bool = flag("--once", "Print one picture after two readings; --interval 0: after one."),
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,

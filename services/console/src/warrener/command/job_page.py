@@ -84,7 +84,8 @@ def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
     for one in attempts:
         began = clock(one.started_at) if one.started_at else ""
         ran = span(one.finished_at - one.started_at) if one.started_at else ""
-        end, verdict = outcome_text(one.outcome), localize_times(one.verdict)
+        end = outcome_text(one.outcome)
+        verdict = MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), one.verdict)
         made.add_row(str(one.attempt), end, began, ran, one.agent_id or "", verdict)
     return _indented(made)
 
@@ -123,11 +124,6 @@ def _last_seen(error: ErrorInfo | None, attempts: Sequence[AttemptRow]) -> Itera
     if record:
         yield _title("last seen" if number is None else f"last seen, attempt {number}")
         yield _indented(flight_text(record))
-
-
-def localize_times(verdict: str) -> str:
-    """Replace the times in a verdict by local ones."""
-    return MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), verdict)
 
 
 def _dead_letter(job: "JobDetails") -> Iterable[tuple[str, RenderableType]]:

@@ -14,7 +14,7 @@ import typer
 
 from warrener.context import resolve_endpoints
 from warrener.errors import ExitCode, UsageError
-from warrener.options import JobId, Json, Store, option
+from warrener.options import JobId, Json, Store, flag, option, shared
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener_contracts.state_machine import JobState
 
@@ -45,7 +45,9 @@ def jobs_command() -> Callable[..., None]:
         else:
             verbs.list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
 
-    watching = option("--watch -w", "Refresh every second until Ctrl-C; with --json, one line per change.")
+    watching = shared(
+        "Refresh every second until Ctrl-C; with --json, one line per change.", names="--watch -w"
+    )
     own = {"watch": (Annotated[bool, watching], False)}
     filters = _filters(", ".join(JobState) + "; repeatable. `rejected`: requests that made no job.")
     return verbs.finished(
@@ -131,19 +133,14 @@ async def _watch(backend: "Backend", query: "JobsQuery", *, as_json: bool) -> No
 def job(
     job_id: JobId,
     *,
-    wait: Annotated[bool, option("--wait", "Wait until the job ends; exit code 4 without a result.")] = False,
-    logs: Annotated[bool, option("--logs", "Show the log lines of the last attempt.")] = False,
-    attempt: Annotated[
-        int | None, option("--attempt", "Number of another attempt, for its log lines.", "N", min=1)
-    ] = None,
-    follow: Annotated[
-        bool,
-        option(
-            "--follow -f",
-            "Show log lines as they arrive, until the job ends; exit code 4 without a result. With"
-            " --json, one line each.",
-        ),
-    ] = False,
+    wait: bool = flag("--wait", "Wait until the job ends; exit code 4 without a result."),
+    logs: bool = flag("--logs", "Show the log lines of the last attempt."),
+    attempt: int | None = option("Number of another attempt, for its log lines.", "N", min=1),
+    follow: bool = flag(
+        "--follow -f",
+        "Show log lines as they arrive, until the job ends; exit code 4 without a result. With"
+        " --json, one line each.",
+    ),
     store: Store = None,
     as_json: Json = False,
 ) -> None:
@@ -171,7 +168,14 @@ def job(
 
             await show_logs(backend, row, attempt, as_json=as_json)
         else:
-            await _print_job(backend, row, as_json=as_json)
+            from warrener.command.job_page import job_page
+            from warrener.operations.job import read_details
+
+            found = await read_details(backend, row)
+            if as_json:
+                print_json(found)
+            else:
+                out().print(job_page(found, await backend.now()))
         return row.state
 
     state = verbs.with_backend(resolve_endpoints(store=store), body)
@@ -195,14 +199,3 @@ async def _wait_for_end(backend: "Backend", row: "JobRow") -> "JobRow":
             await asyncio.sleep(_WAIT_INTERVAL)
             row = (await backend.store.jobs_by_id([row.job_id]))[row.job_id]
     return row
-
-
-async def _print_job(backend: "Backend", row: "JobRow", *, as_json: bool) -> None:
-    from warrener.command.job_page import job_page
-    from warrener.operations.job import read_details
-
-    found = await read_details(backend, row)
-    if as_json:
-        print_json(found)
-    else:
-        out().print(job_page(found, await backend.now()))

@@ -6,22 +6,14 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from warrener import options
 from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode, UsageError
-from warrener.options import (
-    Arguments,
-    Broker,
-    Json,
-    option,
-    parse_arguments,
-    parse_policy_options,
-    parse_request_lines,
-    parse_seconds,
-)
+from warrener.options import argument, flag, option
 from warrener.render.screen import err, print_json, print_json_line
 from warrener.selection import hint_at_job_type
 from warrener_contracts.state_machine import JobState
@@ -36,61 +28,31 @@ _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request withi
 
 
 def request(
-    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="Job type: see `warrener job-types`.")],
-    words: Arguments = None,
+    job_type: str = argument("Job type: see `warrener job-types`.", "TYPE"),
+    words: options.Arguments = None,
     *,
-    wait: Annotated[
-        bool, option("--wait", "Wait for the end and print the result; exit code 4 without one.")
-    ] = False,
-    timeout: Annotated[
-        float | None,
-        option(
-            "--timeout",
-            "Time to --wait; the job goes on afterwards (default no limit).",
-            "SPAN",
-            parser=parse_seconds,
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, option("--from", "File with one JSON object per request; - is stdin.", "FILE")
-    ] = None,
-    delay: Annotated[
-        str | None, option("--delay", "Delay before the first attempt, such as 90s, 10m or PT2H.", "SPAN")
-    ] = None,
-    expires_after: Annotated[
-        str | None, option("--expires-after", "Time to finish in; the job expires afterwards.", "SPAN")
-    ] = None,
-    given_id: Annotated[
-        str | None,
-        option(
-            "--id", "Request id; the same id is the same job. With --from: prefix of each line's id.", "TEXT"
-        ),
-    ] = None,
-    key: Annotated[
-        str | None, option("--key", "Idempotency key; the same key is the same job.", "TEXT")
-    ] = None,
-    queue: Annotated[str | None, option("--queue", "Queue (default: that of the job type).", "NAME")] = None,
-    policy: Annotated[
-        str | None, option("--policy", "Policy fields that replace those of the job type.", "JSON")
-    ] = None,
-    max_attempts: Annotated[
-        int | None,
-        option("--max-attempts", "Maximum number of failures (default: the job type's policy).", "N"),
-    ] = None,
-    max_age: Annotated[
-        str | None, option("--max-age", "Time after the due time in which attempts may begin.", "SPAN")
-    ] = None,
-    delays: Annotated[
-        str | None, option("--delays", "Delays before the retries; the last one repeats.", "1s,1m,1h")
-    ] = None,
-    retry_on: Annotated[
-        list[str] | None, option("--retry-on", 'Errors to retry, such as "requests.*"; repeatable.', "ERROR")
-    ] = None,
-    no_retry_on: Annotated[
-        list[str] | None, option("--no-retry-on", "Errors never to retry; repeatable.", "ERROR")
-    ] = None,
-    broker: Broker = None,
-    as_json: Json = False,
+    wait: bool = flag("--wait", "Wait for the end and print the result; exit code 4 without one."),
+    timeout: float | None = option(
+        "Time to --wait; the job goes on afterwards (default no limit).", "SPAN", parser=options.parse_seconds
+    ),
+    source: str | None = option("File with one JSON object per request; - is stdin.", "FILE", names="--from"),
+    delay: str | None = option("Delay before the first attempt, such as 90s, 10m or PT2H.", "SPAN"),
+    expires_after: str | None = option("Time to finish in; the job expires afterwards.", "SPAN"),
+    given_id: str | None = option(
+        "Request id; the same id is the same job. With --from: prefix of each line's id.",
+        "TEXT",
+        names="--id",
+    ),
+    key: str | None = option("Idempotency key; the same key is the same job.", "TEXT"),
+    queue: str | None = option("Queue (default: that of the job type).", "NAME"),
+    policy: str | None = option("Policy fields that replace those of the job type.", "JSON"),
+    max_attempts: int | None = option("Maximum number of failures (default: the job type's policy).", "N"),
+    max_age: str | None = option("Time after the due time in which attempts may begin.", "SPAN"),
+    delays: str | None = option("Delays before the retries; the last one repeats.", "1s,1m,1h"),
+    retry_on: list[str] | None = option('Errors to retry, such as "requests.*"; repeatable.', "ERROR"),
+    no_retry_on: list[str] | None = option("Errors never to retry; repeatable.", "ERROR"),
+    broker: options.Broker = None,
+    as_json: options.Json = False,
 ) -> None:
     """Request a job, or one per line of a file.
 
@@ -113,17 +75,17 @@ def request(
         queue=queue,
         delay=delay,
         expires_after=expires_after,
-        policy=parse_policy_options(
+        policy=options.parse_policy_options(
             policy,
             max_attempts=max_attempts,
             max_age=max_age,
             delays=delays,
-            retry_on=retry_on or (),
+            retry_on=retry_on,
             no_retry_on=no_retry_on or (),
         ),
     )
     if source is None:
-        spec = replace(template, arguments=parse_arguments(words or []))
+        spec = replace(template, arguments=options.parse_arguments(words or []))
         body = _request_one(endpoints, spec, wait=wait, timeout=timeout, as_json=as_json)
     elif words or key:
         raise typer.BadParameter("expected arguments and keys in the file alone, got both --from and these")
@@ -214,7 +176,9 @@ async def _request_lines(
         try:
             with _open_lines(source) as lines, _progress("confirmed by the broker") as progress:
                 task = progress.add_task("", total=None)
-                async for job in client.request_many(parse_request_lines(lines, template), want_results=wait):
+                async for job in client.request_many(
+                    options.parse_request_lines(lines, template), want_results=wait
+                ):
                     jobs.append(job)
                     progress.advance(task)
                     if not wait and as_json:

@@ -8,26 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from warrener import options
 from warrener.context import connect_client, query_store, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode, UsageError
-from warrener.options import (
-    DEFAULT_REPLY_TIMEOUT,
-    Arguments,
-    Broker,
-    Json,
-    Limit,
-    NoWait,
-    ReplyTimeout,
-    ScheduleNames,
-    Store,
-    option,
-    parse_arguments,
-)
+from warrener.options import Json, Store, argument, flag, option, shared
 from warrener.render.screen import err, out, print_json, table
 from warrener.render.times import ago, clock, span
 from warrener.selection import find_schedule, find_schedules, hint_at_job_type
 from warrener_contracts.json_safety import is_object
-from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy, TickStatus
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,79 +27,51 @@ if TYPE_CHECKING:
     from warrener_store.schedules.rows import ScheduleRow
 
 _TICKS_LINTED = 200
-_TICK_STYLES = {
-    TickStatus.FIRED: "good",
-    TickStatus.CAUGHT_UP: "good",
-    TickStatus.TRIGGERED: "good",
-    TickStatus.WAITING: "live",
-    TickStatus.COALESCED: "soft",
-    TickStatus.SKIPPED: "warning",
-}
 _RULES_OF_FILES = ("rule", "cron", "every", "at", "after")
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
-Cron = Annotated[
-    str | None, option("--cron", "Cron expression of five fields, or of six with seconds first.", "EXPR")
-]
-Every = Annotated[str | None, option("--every", "Interval, such as 90s or 2h.", "SPAN")]
-At = Annotated[datetime | None, option("--at", "Time of a single tick (UTC).", "TIME")]
+Cron = Annotated[str | None, shared("Cron expression of five fields, or of six with seconds first.", "EXPR")]
+Every = Annotated[str | None, shared("Interval, such as 90s or 2h.", "SPAN")]
+At = Annotated[datetime | None, shared("Time of a single tick (UTC).", "TIME")]
 RuleFile = Annotated[
     Path | None,
-    option(
-        "--rule",
-        "TOML file with any other rule, and with choices, policy, queue and timezone; options win.",
-        "FILE",
+    shared(
+        "TOML file with any other rule, and with choices, policy, queue and timezone; options win.", "FILE"
     ),
 ]
 Holidays = Annotated[
-    list[Path] | None,
-    option("--holidays", "File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE"),
+    list[Path] | None, shared("File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE")
 ]
-Zone = Annotated[
-    str | None, option("--timezone", "IANA time zone of cron rules and business days (default UTC).", "ZONE")
-]
-
-
-# -- put ---------------------------------------------------------------------------------------------------
+Zone = Annotated[str | None, shared("IANA time zone of cron rules and business days (default UTC).", "ZONE")]
 
 
 def put(
     name: Name,
-    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="The job type.", show_default=False)],
-    arguments: Arguments = None,
+    job_type: str = argument("The job type.", "TYPE"),
+    arguments: options.Arguments = None,
     *,
     cron: Cron = None,
     every: Every = None,
     at: At = None,
-    on_event: Annotated[
-        str | None, option("--on-event", "Routing key of the events that make it tick: job.dead.#.", "KEY")
-    ] = None,
-    after_success: Annotated[
-        str | None,
-        option("--after-success", "Job type, or schedule:NAME, whose successes make it tick.", "NAME"),
-    ] = None,
+    on_event: str | None = option("Routing key of the events that make it tick: job.dead.#.", "KEY"),
+    after_success: str | None = option("Job type, or schedule:NAME, whose successes make it tick.", "NAME"),
     rule: RuleFile = None,
     holidays: Holidays = None,
     timezone: Zone = None,
-    overlap: Annotated[
-        OverlapPolicy | None,
-        option("--overlap", "A tick while the job of an earlier one is not over (default allow: both run)."),
-    ] = None,
-    misfire: Annotated[
-        MisfirePolicy | None,
-        option("--misfire", "Ticks that were missed while no scheduler ran (default once: the last one)."),
-    ] = None,
-    queue: Annotated[str | None, option("--queue", "Queue (default: that of the job type).", "NAME")] = None,
-    unchecked: Annotated[
-        bool,
-        option(
-            "--unchecked", "Also if no agent has announced the job type, or its schema refuses the arguments."
-        ),
-    ] = False,
-    no_wait: NoWait = False,
-    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
-    broker: Broker = None,
+    overlap: OverlapPolicy | None = option(
+        "A tick while the job of an earlier one is not over (default allow: both run)."
+    ),
+    misfire: MisfirePolicy | None = option(
+        "Ticks that were missed while no scheduler ran (default once: the last one)."
+    ),
+    queue: str | None = option("Queue (default: that of the job type).", "NAME"),
+    unchecked: bool = flag(
+        "--unchecked", "Also if no agent has announced the job type, or its schema refuses the arguments."
+    ),
+    no_wait: options.NoWait = False,
+    timeout: options.ReplyTimeout = options.DEFAULT_REPLY_TIMEOUT,
+    broker: options.Broker = None,
     as_json: Json = False,
 ) -> None:
     """Create a schedule, or replace its definition; returns once a scheduler has stored it.
@@ -137,7 +98,7 @@ def put(
         queue=queue,
         name=name,
         job_type=job_type,
-        arguments=parse_arguments(arguments or ()),
+        arguments=options.parse_arguments(arguments or ()),
     )
     preview = preview_ticks(definition, 3)
     reply_timeout = None if no_wait else timeout
@@ -150,28 +111,9 @@ def put(
         err().print(no_times_line(definition.rule) or preview_table(preview))
 
 
-def _read_rule(path: Path) -> dict[str, Any]:
-    from warrener.schedules.schedules_file import read_rule_file
-
-    try:
-        return read_rule_file(path)
-    except CommandError as error:
-        raise UsageError(f"--rule: {error.sentence}", do=error.do) from error
-
-
-def _require_one_rule(table: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    given = [f"--{name}" for name, value in options.items() if value is not None]
-    given += [f"{key} in --rule" for key in _RULES_OF_FILES if key in table]
-    if len(given) != 1:
-        raise UsageError(
-            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
-            f"got {' and '.join(given) or 'none of them'}"
-        )
-
-
 def _definition(
     rule: Path | None,
-    options: Mapping[str, Any],
+    rules: Mapping[str, Any],
     holidays: Sequence[Path],
     chosen: Mapping[str, Any],
     **fields: Any,
@@ -179,12 +121,22 @@ def _definition(
     """Make the definition of a rule file and the options beside it. Raises CommandError."""
     from warrener.schedules.holidays import read_holidays
     from warrener.schedules.rules import expand_rule, upstream, without_holidays
-    from warrener.schedules.schedules_file import DefinitionError, make_definition
+    from warrener.schedules.schedules_file import make_definition, read_rule_file
     from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS
 
-    table = {} if rule is None else _read_rule(rule)
-    _require_one_rule(table, options)
-    match {key: value for key, value in options.items() if value is not None}:
+    try:
+        table = {} if rule is None else read_rule_file(rule)
+    except CommandError as error:
+        raise UsageError(f"--rule: {error.sentence}", do=error.do) from error
+    chosen_rules = {key: one for key, one in rules.items() if one is not None}
+    given = [f"--{name}" for name in chosen_rules]
+    given += [f"{key} in --rule" for key in _RULES_OF_FILES if key in table]
+    if len(given) != 1:
+        raise UsageError(
+            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
+            f"got {' and '.join(given) or 'none of them'}"
+        )
+    match chosen_rules:
         case {"on-event": key}:
             table["rule"] = {"kind": "event", "key": key}
         case {"after-success": name}:
@@ -194,17 +146,16 @@ def _definition(
         case short:
             table |= short
     choices = table.get("choices", {})
-    given = {key: value for key, value in fields.items() if value is not None}
     if is_object(choices):
         choices = {**choices, **{key: value for key, value in chosen.items() if value is not None}}
-    table |= {**given, "choices": choices}
+    table |= {key: value for key, value in fields.items() if value is not None} | {"choices": choices}
     today = datetime.now(UTC).date()
     try:
         days = [day for file in holidays for day in read_holidays(file, today)]
         expanded = without_holidays(expand_rule(table), days)
         rest = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
         return make_definition({**rest, "rule": expanded})
-    except (DefinitionError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"the schedule cannot be put: {error}") from None
 
 
@@ -225,10 +176,7 @@ async def _publish(
         err().print(f"[warning]![/] no agent has announced {job_type}; {hint}")
 
 
-# -- queries -----------------------------------------------------------------------------------------------
-
-
-def show(name: Name, *, limit: Limit = 24, store: Store = None, as_json: Json = False) -> None:
+def show(name: Name, *, limit: options.Limit = 24, store: Store = None, as_json: Json = False) -> None:
     """Show a schedule and its newest ticks.
 
     $ warrener schedule show flights.hourly
@@ -252,11 +200,13 @@ def show(name: Name, *, limit: Limit = 24, store: Store = None, as_json: Json = 
 def _ticks_table(ticks: "Sequence[ListedTick]", now: datetime) -> "Table":
     from rich.text import Text
 
+    from warrener.render.schedules import TICK_TONES
+
     made = table("nominal time", "status", "late", "job", "why", right=("late",))
     for tick in ticks:
         made.add_row(
             f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
-            Text(tick.status.value, style=_TICK_STYLES[tick.status]),
+            Text(tick.status.value, style=TICK_TONES[tick.status]),
             span(tick.late, units=1),
             "" if tick.job_id is None else str(tick.job_id),
             Text(tick.reason, style="soft"),
@@ -265,9 +215,7 @@ def _ticks_table(ticks: "Sequence[ListedTick]", now: datetime) -> "Table":
 
 
 def preview(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)
-    ] = None,
+    name: str | None = argument("The name of the schedule.", "NAME", default=None),
     *,
     cron: Cron = None,
     every: Every = None,
@@ -275,10 +223,8 @@ def preview(
     rule: RuleFile = None,
     holidays: Holidays = None,
     timezone: Zone = None,
-    begin: Annotated[
-        str | None, option("--from", "Time behind which the ticks are (default now).", "TIME")
-    ] = None,
-    limit: Annotated[int, option("--limit -n", "Number of ticks.", min=1, max=10_000)] = 10,
+    begin: str | None = option("Time behind which the ticks are (default now).", "TIME", names="--from"),
+    limit: int = option("Number of ticks.", names="--limit -n", default=10, min=1, max=10_000),
     store: Store = None,
     as_json: Json = False,
 ) -> None:
@@ -291,12 +237,12 @@ def preview(
     from warrener.schedules.backfill import parse_time
     from warrener.schedules.calendar import preview_ticks
 
-    options = {"cron": cron, "every": every, "at": at}
+    rules = {"cron": cron, "every": every, "at": at}
     after = None if begin is None else parse_time(begin, "--from")
     if name is None:
         fields = {"timezone": timezone, "name": "preview", "job_type": "preview"}
-        definition, put_at = _definition(rule, options, holidays or (), chosen={}, **fields), after
-    elif any((*options.values(), rule, holidays, timezone)):
+        definition, put_at = _definition(rule, rules, holidays or (), chosen={}, **fields), after
+    elif any((*rules.values(), rule, holidays, timezone)):
         raise UsageError("expected the name of a schedule or a rule, got both")
     else:
         row = query_store(store, lambda open_store: find_schedule(open_store, name))
@@ -308,7 +254,7 @@ def preview(
         out().print(no_times_line(definition.rule) or preview_table(ticks))
 
 
-def lint(names: ScheduleNames = None, *, store: Store = None, as_json: Json = False) -> None:
+def lint(names: options.ScheduleNames = None, *, store: Store = None, as_json: Json = False) -> None:
     r"""Warn of rules that never tick again, meet clock changes, or tick faster than their jobs end.
 
     Exit code 0: no warning; 1: warnings; 2: a name that the store does not know.

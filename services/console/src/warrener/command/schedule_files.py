@@ -13,6 +13,7 @@ import typer
 
 from warrener import context, options
 from warrener.errors import CommandError, ExitCode
+from warrener.options import argument, flag, option
 from warrener.render.screen import err, out, print_json
 from warrener.selection import find_schedules
 
@@ -29,23 +30,15 @@ _CHANGES_PENDING = 2  # the exit code of --plan
 _POLL_INTERVAL = 0.2  # seconds
 _PLAN_MARKS = {"add": ("+", "good"), "change": ("~", "warning"), "remove": ("-", "error")}
 
-Owner = Annotated[str | None, options.option("--owner", "Owner named at the top of the file.", "LABEL")]
-
-# -- apply -------------------------------------------------------------------------------------------------
+Owner = Annotated[str | None, options.shared("Owner named at the top of the file.", "LABEL")]
 
 
 def apply(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File of schedules.", dir_okay=False, show_default=False)
-    ],
+    file: Path = argument("File of schedules.", "FILE", dir_okay=False),
     *,
-    plan: Annotated[
-        bool, options.option("--plan", "Show the changes, make none; exit code 2 if there are some.")
-    ] = False,
-    prune: Annotated[
-        bool, options.option("--prune", "Remove schedules of the file's owner that the file lacks.")
-    ] = False,
-    yes: options.Yes = False,
+    plan: bool = flag("--plan", "Show the changes, make none; exit code 2 if there are some."),
+    prune: bool = flag("--prune", "Remove schedules of the file's owner that the file lacks."),
+    yes: bool = flag("--yes -y", "No confirmation prompt."),
     no_wait: options.NoWait = False,
     timeout: options.ReplyTimeout = options.DEFAULT_REPLY_TIMEOUT,
     broker: options.Broker = None,
@@ -106,11 +99,11 @@ async def _make_plan(
 
 def _check_puts(file: Path, schedules_file: "SchedulesFile", found: "Plan") -> None:
     """Raise FileError for the first schedule that a scheduler would refuse, before anything is published."""
-    from warrener.schedules.calendar import find_problems
+    from warrener.schedules.calendar import find_problem
     from warrener.schedules.schedules_file import FileError
 
-    for definition, problem in zip(found.puts, find_problems(found.puts), strict=True):
-        if problem is not None:
+    for definition in found.puts:
+        if (problem := find_problem(definition)) is not None:
             place = schedules_file.schedules.index(definition)
             raise FileError(
                 file, schedules_file.lines[place], f"[[schedule]] {place + 1} ({definition.name})", problem
@@ -185,9 +178,6 @@ def _plan_json(found: "Plan", *, done: bool | None) -> dict[str, object]:
     }
 
 
-# -- export ------------------------------------------------------------------------------------------------
-
-
 def export(names: options.ScheduleNames = None, *, owner: Owner = None, store: options.Store = None) -> None:
     """Write schedules to stdout as a file that `apply` reads.
 
@@ -213,9 +203,6 @@ def export(names: options.ScheduleNames = None, *, owner: Owner = None, store: o
         raise CommandError(f"a schedule cannot be written: {error}") from error
 
 
-# -- import ------------------------------------------------------------------------------------------------
-
-
 class ImportSource(StrEnum):
     """Kinds of schedules that can be imported."""
 
@@ -229,33 +216,22 @@ def _complete_path(incomplete: str) -> list[str]:
 
 
 def import_(
-    kind: Annotated[ImportSource, typer.Argument(metavar="crontab|celery", help="Kind of the source.")],
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A crontab file (- is stdin); MODULE:app, FILE.py or FILE.json of Celery.",
-            autocompletion=_complete_path,
-        ),
-    ],
+    kind: ImportSource = argument("Kind of the source.", "crontab|celery"),
+    source: str = argument(
+        "A crontab file (- is stdin); MODULE:app, FILE.py or FILE.json of Celery.",
+        "SOURCE",
+        autocompletion=_complete_path,
+    ),
     *,
-    output: Annotated[
-        Path | None, options.option("--output -o", "File to write (default stdout).", dir_okay=False)
-    ] = None,
+    output: Path | None = option("File to write (default stdout).", names="--output -o", dir_okay=False),
     owner: Owner = None,
-    prefix: Annotated[str | None, options.option("--prefix", "Prefix of the schedules' names.")] = None,
-    timezone: Annotated[
-        str | None, options.option("--timezone", "IANA time zone (default: that of the source, or UTC).")
-    ] = None,
-    job_type: Annotated[
-        str, options.option("--type", "Job type that runs a crontab's commands.", "TYPE")
-    ] = "cron.line",
-    system: Annotated[
-        bool, options.option("--system", "Each line of the crontab names a user, as in /etc/crontab.")
-    ] = False,
-    strict: Annotated[
-        bool, options.option("--strict", "Exit code 4 if anything is not carried over.")
-    ] = False,
+    prefix: str | None = option("Prefix of the schedules' names."),
+    timezone: str | None = option("IANA time zone (default: that of the source, or UTC)."),
+    job_type: str = option(
+        "Job type that runs a crontab's commands.", "TYPE", names="--type", default="cron.line"
+    ),
+    system: bool = flag("--system", "Each line of the crontab names a user, as in /etc/crontab."),
+    strict: bool = flag("--strict", "Exit code 4 if anything is not carried over."),
     as_json: options.Json = False,
 ) -> None:
     """Convert a crontab or a Celery beat schedule to a file for `warrener schedule apply`.
@@ -267,7 +243,7 @@ def import_(
     $ warrener schedule import celery beat.json --strict
     """
     from warrener.importers import celery_beat, crontab
-    from warrener.schedules.calendar import find_problems
+    from warrener.schedules.calendar import find_problem
     from warrener.schedules.schedules_file import find_unwritable, render_schedules
 
     if kind is ImportSource.CRONTAB:
@@ -290,8 +266,7 @@ def import_(
             prefix=prefix or "",
             names_of=beat.names_of,
         )
-    found = found.without(find_problems(found.schedules))
-    found = found.without(find_unwritable(found.schedules))
+    found = found.without(find_problem).without(find_unwritable)
     text = render_schedules(found.schedules, owner, f"From {source}, by `warrener schedule import {kind}`.")
     if output is not None:
         output.write_text(text, encoding="utf-8")

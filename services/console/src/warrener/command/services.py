@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, resolve_namespace, run
+from warrener.context import ResolvedEndpoints, command_settings, query_store, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode, UsageError, exit_with_error
-from warrener.options import Broker, Json, Modules, Store, option
+from warrener.options import Broker, Json, Modules, Store, argument, flag, option
 from warrener.render.screen import err, out, print_json
 from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
 from warrener_runtime.secrets import mask
@@ -27,34 +27,18 @@ if TYPE_CHECKING:
 def up(
     modules: Modules = None,
     *,
-    agents: Annotated[int, option("--agents", "Number of agents for the modules.", min=1, max=100)] = 1,
-    slots: Annotated[
-        int | None,
-        option(
-            "--slots",
-            "Concurrent jobs per agent and queue; jobs of one message count as one.",
-            min=1,
-            show_default="10",
-        ),
-    ] = None,
-    data: Annotated[
-        Path, option("--data", "Folder of the state, the ledger and the broker's data.", "FOLDER")
-    ] = Path(DEFAULT_FOLDER),
-    broker: Annotated[
-        str | None, option("--broker", "An existing broker.", "URL", show_default="a private RabbitMQ")
-    ] = None,
-    store: Annotated[
-        str | None, option("--store", "An existing store.", "URL", show_default="SQLite in FOLDER")
-    ] = None,
-    ledger: Annotated[
-        str | None, option("--ledger", "An existing ledger.", "URL", show_default="SQLite in FOLDER")
-    ] = None,
-    no_console: Annotated[
-        bool, option("--no-console", "Without the console, which else serves this machine.")
-    ] = False,
-    verbose: Annotated[
-        bool, option("--verbose -v", "All log lines of services and handlers, not only warnings.")
-    ] = False,
+    agents: int = option("Number of agents for the modules.", default=1, min=1, max=100),
+    slots: int | None = option(
+        "Concurrent jobs per agent and queue; jobs of one message count as one.", min=1, show_default="10"
+    ),
+    data: Path = option(
+        "Folder of the state, the ledger and the broker's data.", "FOLDER", default=Path(DEFAULT_FOLDER)
+    ),
+    broker: str | None = option("An existing broker.", "URL", show_default="a private RabbitMQ"),
+    store: str | None = option("An existing store.", "URL", show_default="SQLite in FOLDER"),
+    ledger: str | None = option("An existing ledger.", "URL", show_default="SQLite in FOLDER"),
+    no_console: bool = flag("--no-console", "Without the console, which else serves this machine."),
+    verbose: bool = flag("--verbose -v", "All log lines of services and handlers, not only warnings."),
     as_json: Json = False,
 ) -> None:
     """Run a whole Warrener in this terminal.
@@ -81,7 +65,7 @@ def up(
         broker,
         store,
         ledger,
-        resolve_namespace(),
+        command_settings().namespace,
         log_levels=levels,
         console=None if no_console else _listen_for_console(),
     )
@@ -207,18 +191,11 @@ def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "")
 def console(
     ctx: typer.Context,
     *,
-    host: Annotated[
-        str | None, option("--host", "Address to serve on (default: WARRENER_CONSOLE_HOST, else 127.0.0.1).")
-    ] = None,
-    port: Annotated[
-        int | None,
-        option(
-            "--port", "Port; 0: a free one (default: WARRENER_CONSOLE_PORT, else 8765).", min=0, max=65535
-        ),
-    ] = None,
-    open_browser: Annotated[
-        bool, option("--open", "Open the console in the browser of this machine.")
-    ] = False,
+    host: str | None = option("Address to serve on (default: WARRENER_CONSOLE_HOST, else 127.0.0.1)."),
+    port: int | None = option(
+        "Port; 0: a free one (default: WARRENER_CONSOLE_PORT, else 8765).", min=0, max=65535
+    ),
+    open_browser: bool = flag("--open", "Open the console in the browser of this machine."),
     broker: Broker = None,
     store: Store = None,
 ) -> None:
@@ -252,22 +229,12 @@ def console(
 
 
 def token(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="Person or program; it stands in the audit log.", show_default=False
-        ),
-    ],
+    name: str = argument("Person or program; it stands in the audit log.", "NAME"),
     *,
-    role: Annotated[str, option("--role", "viewer, operator or admin.", "ROLE")] = "viewer",
-    file: Annotated[
-        Path | None,
-        option(
-            "--file",
-            "File that gets the line of the token (default: WARRENER_CONSOLE_TOKENS_FILE, else none).",
-            "FILE",
-        ),
-    ] = None,
+    role: str = option("viewer, operator or admin.", "ROLE", default="viewer"),
+    file: Path | None = option(
+        "File that gets the line of the token (default: WARRENER_CONSOLE_TOKENS_FILE, else none).", "FILE"
+    ),
     as_json: Json = False,
 ) -> None:
     """Make an access token, and print it once: the file has a hash of it alone.

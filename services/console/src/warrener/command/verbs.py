@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from warrener import options
 from warrener.context import ResolvedEndpoints, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.operations.masking import Masker
@@ -29,19 +30,6 @@ from warrener.operations.noun import (
     OutcomeBody,
     Preview,
     Verb,
-)
-from warrener.options import (
-    DEFAULT_REASON,
-    DEFAULT_REPLY_TIMEOUT,
-    Broker,
-    By,
-    Json,
-    NoWait,
-    ReplyTimeout,
-    Store,
-    current_user,
-    option,
-    report_invalid_fields,
 )
 from warrener.render.screen import err, facts_grid, one_line, out, print_json, table
 from warrener.render.times import ago, clock, span
@@ -62,14 +50,17 @@ _KINDS: Mapping[Any, tuple[type, str | None]] = {
 }
 """Types of fields by the types and words of their options; all others are texts that the model reads."""
 _OF_PREVIEWS = {
-    "yes": (Annotated[bool, option("--yes -y", "Do it, not only show it.")], False),
-    "is_dry": (Annotated[bool, option("--dry-run", "Only show it, with counts by group.")], False),
+    "yes": (Annotated[bool, options.shared("Do it, not only show it.", names="--yes -y")], False),
+    "is_dry": (
+        Annotated[bool, options.shared("Only show it, with counts by group.", names="--dry-run")],
+        False,
+    ),
 }
-_OF_READS = {"store": (Store, None), "as_json": (Json, False)}
+_OF_READS = {"store": (options.Store, None), "as_json": (options.Json, False)}
 _OF_VERBS = {
-    "no_wait": (NoWait, False),
-    "timeout": (ReplyTimeout, DEFAULT_REPLY_TIMEOUT),
-    "broker": (Broker, None),
+    "no_wait": (options.NoWait, False),
+    "timeout": (options.ReplyTimeout, options.DEFAULT_REPLY_TIMEOUT),
+    "broker": (options.Broker, None),
     **_OF_READS,
 }
 
@@ -165,7 +156,7 @@ def _show_command(noun: Noun, page: Page | None) -> Command:
 
 
 def options_of_reads(noun: Noun) -> dict[str, tuple[Any, Any]]:
-    return {**({"broker": (Broker, None)} if noun.uses_broker else {}), **_OF_READS}
+    return {**({"broker": (options.Broker, None)} if noun.uses_broker else {}), **_OF_READS}
 
 
 def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
@@ -188,11 +179,11 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
         **given: Any,
     ) -> None:
         if needs_reason and is_dry:
-            given["reason"] = given["reason"] or DEFAULT_REASON
+            given["reason"] = given["reason"] or options.DEFAULT_REASON
         elif needs_reason and not given["reason"]:
             raise UsageError("expected --reason, got none", do="give one; a dry run needs none")
         body = validated(verb.body, given | ({verb.keys: keys} if verb.keys else {}))
-        who, reply_timeout = by or current_user(), None if no_wait else timeout
+        who, reply_timeout = by or options.current_user(), None if no_wait else timeout
         call: partial[Call[Any]] = partial(Call, key=key, by=who, body=body, reply_timeout=reply_timeout)
         endpoints = resolve_endpoints(broker, store)
         preview = verb.preview
@@ -234,13 +225,9 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
     if needs_reason:
         about = f"{reason.description} A dry run needs none."
         fields["reason"] = _option("reason", FieldInfo(default=None, description=about))
-    options = {
-        **fields,
-        **(_OF_PREVIEWS if verb.preview else {}),
-        **({"by": (By, None)} if verb.signed else {}),
-        **_OF_VERBS,
-    }
-    return finished(command, verb.perform, arguments, options)
+    fields |= _OF_PREVIEWS if verb.preview else {}
+    fields |= {"by": (options.By, None)} if verb.signed else {}
+    return finished(command, verb.perform, arguments, fields | _OF_VERBS)
 
 
 def _print_preview(noun: Noun, verb: Verb[Any], shown: Preview, *, as_json: bool) -> None:
@@ -315,13 +302,13 @@ def _option(name: str, field: FieldInfo) -> tuple[Any, Any]:
     default = field.default if isinstance(field.default, str | int | float) else None
     is_shown = not field.is_required() and default not in (None, "", False)
     names = f"{flags[0].word} {flags[0].short or ''}"
-    described = option(names, field.description or "", metavar, show_default=is_shown)
+    described = options.shared(field.description or "", metavar, names=names, show_default=is_shown)
     given: Any = kind if field.is_required() else kind | None
     return Annotated[given, described], ... if field.is_required() else default
 
 
 def validated(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
-    with report_invalid_fields():
+    with options.report_invalid_fields():
         return model.model_validate({name: value for name, value in given.items() if value is not None})
 
 

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
-from warrener.context import parse_broker_url, parse_broker_urls
+from warrener.context import parse_broker_urls
 from warrener.errors import os_error_text
 from warrener_contracts.topology import Binding
 
@@ -155,7 +155,7 @@ def _fetch(management: ManagementApi, path: str) -> bytes:
     )
     # AMQP reaches the broker without a proxy, so its management API is reached without one too.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirects()]
-    if (context := parse_broker_url(management.broker_url).tls()) is not None:
+    if (context := parse_broker_urls(management.broker_url)[0].tls()) is not None:
         handlers.append(urllib.request.HTTPSHandler(context=context))
     until, body = monotonic() + _TIMEOUT, bytearray()
     with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT) as answer:

@@ -1,5 +1,6 @@
 """Importers of schedules from elsewhere, and the result that they share: schedules and losses."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -31,7 +32,6 @@ class ImportResult:
     issues: list[ImportIssue] = field(default_factory=list[ImportIssue])
 
     def add(self, where: str, schedule: SchedulePutData) -> None:
-        """Add a schedule from this place."""
         self.origins.append(where)
         self.schedules.append(schedule)
 
@@ -43,11 +43,11 @@ class ImportResult:
         """Add an entry whose schedule does less."""
         self.issues.append(ImportIssue(where, Loss.DIFFERS, why))
 
-    def without(self, problems: list[str | None]) -> "ImportResult":
+    def without(self, find_problem: Callable[[SchedulePutData], str | None]) -> "ImportResult":
         """Leave out the schedules that have a problem, which becomes an issue."""
         found = ImportResult(issues=[*self.issues])
-        for where, schedule, problem in zip(self.origins, self.schedules, problems, strict=True):
-            if problem is None:
+        for where, schedule in zip(self.origins, self.schedules, strict=True):
+            if (problem := find_problem(schedule)) is None:
                 found.add(where, schedule)
             else:
                 found.leave_out(where, problem)

@@ -62,13 +62,14 @@ def import_schedules(
     for name, entry in entries.items():
         notes = list[str]()
         try:
-            definition = _schedule(f"{prefix}{name}", entry, timezone, names_of, notes)
+            found.add(name, _schedule(f"{prefix}{name}", entry, timezone, names_of, notes))
         except NotImportable as error:
             found.leave_out(name, str(error))
-            continue
-        found.add(name, definition)
-        for note in notes:
-            found.differ(name, note)
+        except ValidationError as error:
+            found.leave_out(name, field_problem(error.errors()[0]))
+        else:
+            for note in notes:
+                found.differ(name, note)
     return found
 
 
@@ -87,18 +88,14 @@ def _schedule(
             what_decides = "jobs do not expire; misfire and grace decide about late ticks"
             note = f"expires={options[option]}: {what_decides}"
         notes.append(note)
-    fields = {
-        "name": _as_name(name),
-        "rule": rule,
-        "timezone": timezone if isinstance(rule, CronRule) else "UTC",
-        "job_type": task,
-        "arguments": escape_placeholders(_arguments(task, entry, names_of)),
-        "queue": options.get("queue"),
-    }
-    try:
-        return SchedulePutData.model_validate(fields)
-    except ValidationError as error:
-        raise NotImportable(field_problem(error.errors()[0])) from None
+    return SchedulePutData(
+        name=_as_name(name),
+        rule=rule,
+        timezone=timezone if isinstance(rule, CronRule) else "UTC",
+        job_type=task,
+        arguments=escape_placeholders(_arguments(task, entry, names_of)),
+        queue=options.get("queue"),
+    )
 
 
 def _as_name(name: str) -> str:
@@ -134,13 +131,11 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _parse_rule(raw: Any) -> CronRule | IntervalRule:
-    """Convert a Celery schedule. Raises NotImportable for anything else, too."""
+    """Convert a Celery schedule. Raises NotImportable, or ValidationError, for anything else."""
     try:
         return _convert_rule(raw)
-    except NotImportable:
+    except (NotImportable, ValidationError):
         raise
-    except ValidationError as error:
-        raise NotImportable(field_problem(error.errors()[0])) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise NotImportable(f"expected a Celery schedule, got {raw!r:.80}: {error}") from None
 

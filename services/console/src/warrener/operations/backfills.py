@@ -70,15 +70,17 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
     body, backend, name = call.body, call.backend, call.key
     rate = backfill.parse_rate(body.rate)
     span = await read_span(backend, name, body.begin, body.end, limit=body.limit)
-    jobs = len(span.requested)
-    if jobs and not body.dry_run:
+    requested = span.requested
+    if requested and not body.dry_run:
         client = await backend.client()
         event = events.ScheduleBackfillRequested(
             id=str(SystemEntropy().new_id()),
             source=client.source,
             time=await backend.now(),
             subject=name,
-            data=backfill.backfill_data(span, rate, call.reason),
+            data=events.ScheduleBackfillRequestedData(
+                name=name, start=requested[0], end=requested[-1], rate=rate, reason=call.reason
+            ),
         )
         await client.send(event, reply_timeout=call.reply_timeout)
     if call.progress is not None and not body.dry_run:
@@ -88,7 +90,7 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
     sentence = _sentence(span, body)
     return Outcome(
         sentence=sentence,
-        details={"dry_run": body.dry_run, "jobs": jobs, "ticks": span.ticks},
+        details={"dry_run": body.dry_run, "jobs": len(requested), "ticks": span.ticks},
         location=None if body.dry_run else f"/schedules/{name}/backfill?{query}",
         unconfirmed=sentence,
         shown=_span_table(span.ticks) if body.dry_run else None,

@@ -20,7 +20,6 @@ class ArgumentField:
     """One field of a form. `kind`: text, number, select or json."""
 
     name: str
-    label: str
     kind: str
     value: str = ""
     required: bool = False
@@ -113,7 +112,6 @@ def _field(name: str, part: Mapping[str, Any], values: Mapping[str, Any], *, req
     default = part.get("default")
     return ArgumentField(
         name=name,
-        label=name,
         kind=kind,
         value=_text(values[name], types) if name in values and values[name] is not None else "",
         required=required,

@@ -9,12 +9,20 @@ from rich.text import Text
 
 from warrener.render.screen import table
 from warrener.render.times import span
+from warrener.render.tones import Tone
 from warrener_contracts import schedule_rules, triggers
+from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.topology import EVENTS
 
 if TYPE_CHECKING:
     from warrener.schedules.calendar import UpcomingTick
 
+TICK_TONES = {
+    **dict.fromkeys((TickStatus.FIRED, TickStatus.CAUGHT_UP), Tone.GOOD),
+    **dict.fromkeys((TickStatus.TRIGGERED, TickStatus.WAITING), Tone.LIVE),
+    TickStatus.COALESCED: Tone.SOFT,
+    TickStatus.SKIPPED: Tone.WARNING,
+}
 _MAX_DATES_SHOWN = 3
 _CONVENTIONS = {
     schedule_rules.BusinessDayConvention.SKIP: "if it is a business day",

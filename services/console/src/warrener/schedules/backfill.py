@@ -10,9 +10,8 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.schedules.calendar import times_between
-from warrener_contracts import events
 from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_words import TickStatus
@@ -63,7 +62,6 @@ class BackfillSpan:
         return [tick.nominal_at for tick in self.ticks if tick.status in awaited]
 
     def count(self, status: BackfillTickStatus) -> int:
-        """Number of ticks with this status."""
         return sum(tick.status is status for tick in self.ticks)
 
 
@@ -96,10 +94,9 @@ async def find_span(
     """Find the ticks from one moment to another. Raises CommandError for too many, and for a rule without
     times."""
     if isinstance(row.definition.rule, TriggerRule):
-        raise CommandError(
+        raise UsageError(
             f"expected a schedule with times, got {row.name!r}, which waits for events",
             do=f"request one job: warrener schedule trigger {row.name}",
-            code=ExitCode.USAGE,
         )
     begin, end = wanted
     last = min(end, row.next_at or end, now)
@@ -107,22 +104,13 @@ async def find_span(
         return BackfillSpan(row.name, ())
     times = await asyncio.to_thread(times_between, row.definition, row.put_at, begin, last, max_ticks + 1)
     if len(times) > max_ticks:
-        raise CommandError(
+        raise UsageError(
             f"expected a span with at most {max_ticks:,} ticks, got more",
             do=f"backfill it in several: the first ends at {times[-2].isoformat()}",
-            code=ExitCode.USAGE,
         )
     times = [moment for moment in times if moment != row.next_at]  # the scheduler has yet to decide it
     held = await store.ticks_of(row.name, None, begin=begin, end=last)
     return make_span(row.name, times, held, limit)
-
-
-def backfill_data(span: BackfillSpan, rate: float, reason: str) -> "events.ScheduleBackfillRequestedData":
-    """The command that requests the jobs of a span, which has some to request."""
-    requested = span.requested
-    return events.ScheduleBackfillRequestedData(
-        name=span.schedule, start=requested[0], end=requested[-1], rate=rate, reason=reason
-    )
 
 
 def _tick_status(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> BackfillTickStatus:
@@ -151,10 +139,9 @@ def parse_time(text: str, option: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return _TIMESTAMP.validate_python(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except ValueError:
-        raise CommandError(
+        raise UsageError(
             f"{option}: expected a time such as 2026-01-31T06:30 or 2026-01-31T06:30+01:00, since 1970, "
-            f"got {text!r}",
-            code=ExitCode.USAGE,
+            f"got {text!r}"
         ) from None
 
 
@@ -166,9 +153,8 @@ def parse_rate(text: str) -> float:
     except (KeyError, ValueError):
         rate = 0.0
     if not 1 / 86_400 <= rate <= 1000:
-        raise CommandError(
+        raise UsageError(
             f"--rate: expected at most 1000 jobs a second, such as 10/s or 5/h, and one a day at least, "
-            f"got {text!r}",
-            code=ExitCode.USAGE,
+            f"got {text!r}"
         )
     return rate

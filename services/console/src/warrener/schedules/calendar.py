@@ -1,14 +1,14 @@
 """The calendar's answers for the command and the console; a rule that it refuses is a CommandError."""
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener_calendar import ticks
 from warrener_contracts.events import SchedulePutData
 
@@ -45,16 +45,13 @@ def preview_ticks(
     return found
 
 
-def find_problems(schedules: Sequence[SchedulePutData]) -> list[str | None]:
-    """Return for each schedule the reason why a scheduler would refuse it, or None."""
-    now, found = datetime.now(UTC), list[str | None]()
-    for definition in schedules:
-        try:
-            ticks.check(definition, now)
-            found.append(None)
-        except ValueError as error:
-            found.append(str(error))
-    return found
+def find_problem(definition: SchedulePutData) -> str | None:
+    """Return why a scheduler would refuse the schedule, or None."""
+    try:
+        ticks.check(definition, datetime.now(UTC))
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def times_between(
@@ -70,4 +67,4 @@ def _refusals() -> Generator[None]:
     try:
         yield
     except ValueError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
+        raise UsageError(str(error)) from error

@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, UsageError
 from warrener_contracts.json_safety import is_array
 
 YEARS_AHEAD = 10
@@ -51,9 +51,7 @@ def read_holidays(path: Path, today: date) -> list[date]:
 
 
 def _refused(path: Path, came: str) -> CommandError:
-    return CommandError(
-        f"expected holidays in {path}, got {came}", do=f"give {_EXPECTED}", code=ExitCode.USAGE
-    )
+    return UsageError(f"expected holidays in {path}, got {came}", do=f"give {_EXPECTED}")
 
 
 def _line_days(text: str) -> Iterator[date]:

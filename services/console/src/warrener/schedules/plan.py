@@ -49,16 +49,13 @@ class Plan:
 
     @property
     def puts(self) -> list[SchedulePutData]:
-        """Schedules to put."""
         return [step.wanted for step in self.to_do if step.wanted is not None]
 
     @property
     def removed(self) -> list[str]:
-        """Names of schedules to remove."""
         return [step.name for step in self.to_do if step.action is PlanAction.REMOVE]
 
     def count(self, action: PlanAction) -> int:
-        """Number of steps with this action."""
         return sum(step.action is action for step in self.steps)
 
 

@@ -231,16 +231,13 @@ def render_schedules(
     return "\n\n".join(blocks) + "\n"
 
 
-def find_unwritable(schedules: Iterable[SchedulePutData]) -> list[str | None]:
-    """Return for each schedule why it cannot be written, or None."""
-    found: list[str | None] = []
-    for definition in schedules:
-        try:
-            render_schedules([definition])
-            found.append(None)
-        except ValueError as error:
-            found.append(str(error))
-    return found
+def find_unwritable(definition: SchedulePutData) -> str | None:
+    """Return why the schedule cannot be written, or None."""
+    try:
+        render_schedules([definition])
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _block(definition: SchedulePutData) -> str:

@@ -12,6 +12,7 @@ from warrener.errors import CommandError
 from warrener.operations import schedules
 from warrener.operations.backfills import read_span
 from warrener.operations.system import explain_schedule_row
+from warrener.render.schedules import TICK_TONES
 from warrener.schedules.backfill import BackfillTickStatus, parse_rate
 from warrener.selection import find_schedule
 from warrener.web.charts.over_time import TimeBucket, draw_trend
@@ -20,15 +21,8 @@ from warrener.web.charts.small import count_ticks, draw_heatmap
 from warrener.web.charts.strip import draw_mini_strip, draw_strip
 from warrener.web.page import PageRequest, View, page
 from warrener.web.tick_calendar import UpcomingTicks
-from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
 
-_TICK_TONES = {
-    **dict.fromkeys((TickStatus.FIRED, TickStatus.CAUGHT_UP), "good"),
-    **dict.fromkeys((TickStatus.TRIGGERED, TickStatus.WAITING), "live"),
-    TickStatus.COALESCED: "soft",
-    TickStatus.SKIPPED: "warning",
-}
 _TICKS_PAGE = 25
 _MAX_HISTORY = 500  # ticks that the pictures of one schedule are made of
 _MAX_BACKFILL = 5000  # nominal times of a span that a page computes; the command takes more
@@ -83,7 +77,7 @@ async def show_schedule(request: PageRequest) -> View:
         "one": found,
         "upcoming": upcoming,
         "tones": schedules.SCHEDULES.tones,
-        "tick_tones": _TICK_TONES,
+        "tick_tones": TICK_TONES,
         "ticks": await schedules.list_ticks(console, name, before=before, limit=_TICKS_PAGE),
         "is_first": before is None,
         "typical": _median(tick.duration for tick in found.ticks),
