@@ -1,12 +1,10 @@
 """Endpoints of a command, and its errors: "expected X, got Y" with advice, and a meaningful exit code."""
 
 import json
-import multiprocessing
 import os
 import socket
 import subprocess
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,8 +14,8 @@ from services.console.tests.conftest import Run
 from warrener.context import ResolvedEndpoints, copyable_broker_url, pick_endpoints, resolve_endpoints
 from warrener.errors import CommandError
 from warrener.settings import CommandSettings
-from warrener.up.folder import DataFolder, Endpoints
-from warrener_runtime.running_up import find_holder
+from warrener.up.folder import DataFolder
+from warrener_runtime.running_up import Endpoints, find_holder
 from warrener_runtime.secrets import mask
 
 
@@ -161,6 +159,8 @@ def test_endpoints_are_found_as_long_as_up_holds_the_folder(here: Path) -> None:
         assert (here / ".warrener" / "endpoints.json").stat().st_mode & 0o077 == 0
     assert resolve_endpoints().broker_url.startswith("amqp://guest:guest@127.0.0.1:5672/")
     assert resolve_endpoints().store_url == "sqlite:///.warrener/state.db"
+    folder.announce(UP)
+    assert not resolve_endpoints().from_up, "a killed `up` leaves them, and holds nothing"
 
 
 def test_a_command_that_finds_the_endpoints_of_up_writes_a_line_to_stderr(
@@ -201,38 +201,6 @@ def test_the_virtual_host_is_written_out_for_other_clients() -> None:
     assert copyable_broker_url("amqp://guest:guest@h:1/") == "amqp://guest:guest@h:1/%2F"
     assert copyable_broker_url("amqp://h?heartbeat=3") == "amqp://h/%2F?heartbeat=3"
     assert copyable_broker_url("amqp://h/shop") == "amqp://h/shop"
-
-
-def test_endpoints_of_an_up_that_was_killed_are_not_believed(here: Path) -> None:
-    mine, its = multiprocessing.Pipe()
-    other = multiprocessing.get_context("spawn").Process(
-        target=_hold_until_killed, args=(str(here / ".warrener"), its)
-    )
-    other.start()
-    assert mine.recv() == "held"
-    assert resolve_endpoints().from_up
-    assert find_holder(DataFolder().path) == other.pid
-    other.kill()
-    other.join()
-    assert not resolve_endpoints().from_up
-    with DataFolder().hold():
-        pass
-
-
-def _hold_until_killed(path: str, parent: Connection) -> None:
-    folder = DataFolder(Path(path))
-    with folder.hold():
-        folder.announce(UP)
-        parent.send("held")
-        parent.recv()
-
-
-def test_a_second_up_in_the_same_folder_names_the_holder(here: Path, run: Run) -> None:
-    with DataFolder(here / ".warrener").hold():
-        result = run("up")
-    assert result.exit_code == 1
-    assert f"got one held by `warrener up` ({os.getpid()})" in result.stderr
-    assert "--data" in result.stderr
 
 
 def test_the_brokers_port_is_remembered(here: Path) -> None:

@@ -28,7 +28,6 @@ from warrener.doctor.management_api import (
 from warrener.errors import CommandError
 from warrener.explanations.facts import QueueSubject
 from warrener.settings import CommandSettings
-from warrener.up.folder import Endpoints
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import (
     DISPATCH,
@@ -42,6 +41,7 @@ from warrener_contracts.topology import (
     Binding,
     dispatch_queue,
 )
+from warrener_runtime.running_up import Endpoints
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentRow
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead

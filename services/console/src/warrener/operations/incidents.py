@@ -113,8 +113,7 @@ async def list_incidents(backend: noun.Backend, query: IncidentsQuery) -> Incide
     $ warrener escalation list
     $ warrener escalation list --all --json | jq -r '.[].fingerprint'
     """
-    now, position = await backend.now(), noun.read_position(query.after, str)
-    after = None if position is None else IncidentPosition(*position)
+    now, after = await backend.now(), noun.read_position(query.after, IncidentPosition)
     which = IncidentFilter(closed=query.closed, after=after, limit=query.limit + 1)
     rows = await backend.store.escalations.incidents(which)
     shown, following = noun.cut_page(rows, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
