@@ -15,19 +15,8 @@ from uuid import UUID
 from tests import store_rows
 from tests.store_rows import NOON, after, attempt_of, parked_message
 
-from warrener.explanations import explain
+from warrener.explanations import explain, facts
 from warrener.explanations.explanation import Explanation
-from warrener.explanations.facts import (
-    AgentSubject,
-    JobFacts,
-    QueueFacts,
-    QueueSubject,
-    ScheduleFacts,
-    Subject,
-    SystemFacts,
-    TypeSubject,
-    UnseenFacts,
-)
 from warrener.explanations.unseen import explain_unreachable_store
 from warrener.render.explanation import next_line
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
@@ -81,19 +70,19 @@ agent = partial(
 job_type = partial(store_rows.job_type_row, announced_by="loader-7c9f", announced_at=after(-3600))
 
 system = partial(
-    SystemFacts,
+    facts.SystemFacts,
     now=NOON,
     schedulers=1,
     supervisors=1,
-    queues={"default": QueueFacts(waiting=2, consumers=1, unbound=())},
+    queues={"default": facts.QueueFacts(waiting=2, consumers=1, unbound=())},
     agents=(agent(),),
     job_types={"flights.load": job_type()},
 )
 """A system in which all is well."""
 
 
-def queue(**facts: Any) -> dict[str, QueueFacts]:
-    return {"default": QueueFacts(**facts)}
+def queue(**fields: Any) -> dict[str, facts.QueueFacts]:
+    return {"default": facts.QueueFacts(**fields)}
 
 
 def silent(seconds: float = 240, **fields: Any) -> AgentRow:
@@ -124,9 +113,9 @@ def refusal(what: str, user: str) -> str:
 # -- jobs ----------------------------------------------------------------------------------------------------
 
 
-def job_facts(row: JobRow, around: SystemFacts | None = None, **fields: Any) -> JobFacts:
+def job_facts(row: JobRow, around: facts.SystemFacts | None = None, **fields: Any) -> facts.JobFacts:
     """The facts of this job, under one id so that the page stays the same."""
-    return JobFacts(system=around or system(), row=replace(row, job_id=JOB), **fields)
+    return facts.JobFacts(system=around or system(), row=replace(row, job_id=JOB), **fields)
 
 
 waiting = partial(
@@ -182,7 +171,7 @@ dead_letter = partial(
 )
 
 
-def queued_in(**fields: Any) -> JobFacts:
+def queued_in(**fields: Any) -> facts.JobFacts:
     """A queued job in a system that differs by these fields."""
     return job_facts(queued(), system(**fields))
 
@@ -205,11 +194,13 @@ def parked(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> Parked
     )
 
 
-def unseen(around: SystemFacts | None = None, text: str = "order-17", **fields: Any) -> UnseenFacts:
-    return UnseenFacts(system=around or system(), text=text, searched=12, **fields)
+def unseen(
+    around: facts.SystemFacts | None = None, text: str = "order-17", **fields: Any
+) -> facts.UnseenFacts:
+    return facts.UnseenFacts(system=around or system(), text=text, searched=12, **fields)
 
 
-def rejected(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> UnseenFacts:
+def rejected(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> facts.UnseenFacts:
     return unseen(parked=parked(reason, detail, queue))
 
 
@@ -234,13 +225,13 @@ tick = partial(
 held_back = partial(tick, reason="the job of an earlier tick is not over", job_id=None)
 
 
-def schedule(row: ScheduleRow | None = None, **fields: Any) -> ScheduleFacts:
-    return ScheduleFacts(system=system(), name="flights.hourly", row=row, **fields)
+def schedule(row: ScheduleRow | None = None, **fields: Any) -> facts.ScheduleFacts:
+    return facts.ScheduleFacts(system=system(), name="flights.hourly", row=row, **fields)
 
 
 # -- the table -----------------------------------------------------------------------------------------------
 
-CASES: dict[str, Subject | Explanation] = {
+CASES: dict[str, facts.Subject | Explanation] = {
     "The database does not run.": explain_unreachable_store("order-17", "Connection refused", None, NOON),
     "The store is read-only or locked, or its disk is full.": job_facts(
         waiting(), system(store_trouble="the disk of /var/lib/warrener/state.db is full, 0 bytes are left")
@@ -331,7 +322,7 @@ CASES: dict[str, Subject | Explanation] = {
     ),
     "The queue was purged.": queued_in(queues=queue(waiting=0, consumers=1)),
     "The request names a queue that no agent has ever served.": job_facts(
-        queued(queue="defualt"), system(queues={"defualt": QueueFacts(waiting=1)})
+        queued(queue="defualt"), system(queues={"defualt": facts.QueueFacts(waiting=1)})
     ),
     "No agent of the queue was ever started.": unserved(agents=()),
     "The only agent of the queue was killed.": unserved(agents=(silent(),)),
@@ -429,15 +420,15 @@ CASES: dict[str, Subject | Explanation] = {
     "A tick is overdue.": schedule(schedule_row(next_at=after(-300), wake_at=after(-300))),
     "A schedule waits for its next tick.": schedule(schedule_row(), ticks=(tick(),)),
     "A name that no schedule has.": schedule(),
-    "A queue with agents.": QueueSubject(system=system(), name="default", oldest=after(-1)),
-    "A queue with jobs and no consumer.": QueueSubject(
+    "A queue with agents.": facts.QueueSubject(system=system(), name="default", oldest=after(-1)),
+    "A queue with jobs and no consumer.": facts.QueueSubject(
         system=system(queues=queue(waiting=7), agents=(silent(),)), name="default", oldest=after(-240)
     ),
-    "An agent with free slots.": AgentSubject(system=system(), row=agent()),
-    "An agent that has drained.": AgentSubject(
+    "An agent with free slots.": facts.AgentSubject(system=system(), row=agent()),
+    "An agent that has drained.": facts.AgentSubject(
         system=system(agents=(silent(draining=True),)), row=silent(draining=True)
     ),
-    "A job type with agents.": TypeSubject(system=system(), row=job_type()),
+    "A job type with agents.": facts.TypeSubject(system=system(), row=job_type()),
 }
 """When a cause comes about: its facts. The page has what is explained then, the cause too."""
 
