@@ -15,19 +15,9 @@ from uuid import uuid4
 from pamqp import commands
 from pamqp.base import Frame as Method
 
+import warrener_amqp as amqp
 from warrener.context import CONNECT_TIMEOUT, SOURCE, parse_broker_urls
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, os_error_text
-from warrener_amqp import (
-    AmqpError,
-    AuthenticationRefused,
-    Channel,
-    ChannelListener,
-    ChannelRefused,
-    ConnectionLost,
-    Delivered,
-    Session,
-    open_session,
-)
 from warrener_contracts import topology
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.types import ExchangeSpec, QueueSpec
@@ -64,7 +54,7 @@ class BrokerInspector:
     Each query has a channel of its own, because a refusal closes the channel.
     """
 
-    def __init__(self, session: Session, server: Mapping[str, object], namespace: str) -> None:
+    def __init__(self, session: amqp.Session, server: Mapping[str, object], namespace: str) -> None:
         self._session, self._server = session, server
         self.names = NameMapper(namespace)
 
@@ -77,7 +67,7 @@ class BrokerInspector:
         """The counts of a queue; None if it does not exist."""
         declare = commands.Queue.Declare(queue=self.names.to_broker(name), passive=True)
         seen = await self._declare(declare, commands.Queue.DeclareOk, _NOT_FOUND)
-        if isinstance(seen, ChannelRefused):
+        if isinstance(seen, amqp.ChannelRefused):
             return None
         return QueueInfo(seen.message_count or 0, seen.consumer_count or 0)
 
@@ -85,14 +75,14 @@ class BrokerInspector:
         """True if an exchange has this name."""
         declare = commands.Exchange.Declare(exchange=self.names.to_broker(name), passive=True)
         seen = await self._declare(declare, commands.Exchange.DeclareOk, _NOT_FOUND)
-        return not isinstance(seen, ChannelRefused)
+        return not isinstance(seen, amqp.ChannelRefused)
 
     async def queue_differs(self, spec: QueueSpec) -> str | None:
         """The broker's words for how an existing queue differs from the spec; None if it is the same."""
         queue = self.names.queue(spec)
         declare = commands.Queue.Declare(queue=queue.name, durable=True, arguments=dict(queue.arguments))
         seen = await self._declare(declare, commands.Queue.DeclareOk, _PRECONDITION_FAILED)
-        return seen.reason if isinstance(seen, ChannelRefused) else None
+        return seen.reason if isinstance(seen, amqp.ChannelRefused) else None
 
     async def exchange_differs(self, spec: ExchangeSpec) -> str | None:
         """The broker's words for how an existing exchange differs from the spec; None if it is the same."""
@@ -104,14 +94,14 @@ class BrokerInspector:
             arguments={"alternate-exchange": exchange.alternate} if exchange.alternate else None,
         )
         seen = await self._declare(declare, commands.Exchange.DeclareOk, _PRECONDITION_FAILED)
-        return seen.reason if isinstance(seen, ChannelRefused) else None
+        return seen.reason if isinstance(seen, amqp.ChannelRefused) else None
 
-    async def _declare(self, declare: Method, answer: type[M], expected: int) -> M | ChannelRefused:
+    async def _declare(self, declare: Method, answer: type[M], expected: int) -> M | amqp.ChannelRefused:
         """Declare what exists already, which changes nothing; return a refusal with the expected code."""
         async with self._channel() as channel:
             try:
                 return await _call(channel, declare, answer)
-            except ChannelRefused as refusal:
+            except amqp.ChannelRefused as refusal:
                 if refusal.code != expected:
                     raise
                 return refusal
@@ -141,7 +131,7 @@ class BrokerInspector:
                 step = "read"
                 consume = commands.Basic.Consume(queue=queue, no_ack=True)
                 await _call(channel, consume, commands.Basic.ConsumeOk)
-            except ChannelRefused as refusal:
+            except amqp.ChannelRefused as refusal:
                 return f"{step}: {refusal.reason}"
         return None
 
@@ -157,7 +147,8 @@ class BrokerInspector:
             while not answer.done() and self._session.blocked is None:
                 await asyncio.wait({answer}, timeout=_LOOK_INTERVAL)
             answer.cancel()
-            with suppress(ChannelRefused, asyncio.CancelledError):  # permissions have a check of their own
+            # Permissions have a check of their own.
+            with suppress(amqp.ChannelRefused, asyncio.CancelledError):
                 await answer
         return self._session.blocked
 
@@ -186,7 +177,7 @@ class BrokerInspector:
                 before = datetime.now(UTC)
                 self._publish(channel, topology.reply_key(expiring))
                 delivery, after = await asyncio.wait_for(death.arrived, _CALL_TIMEOUT)
-            except ChannelRefused as refusal:
+            except amqp.ChannelRefused as refusal:
                 return refusal.reason
             except TimeoutError:
                 return f"no answer within {_CALL_TIMEOUT:g} s"
@@ -195,7 +186,7 @@ class BrokerInspector:
         return BrokerTime(before, died_at if died_at.tzinfo else died_at.replace(tzinfo=UTC), after)
 
     async def _declare_reply_queue(
-        self, channel: Channel, address: str, arguments: Mapping[str, str | int] = MappingProxyType({})
+        self, channel: amqp.Channel, address: str, arguments: Mapping[str, str | int] = MappingProxyType({})
     ) -> str:
         """Declare a queue that goes with the connection; its name on the broker."""
         queue = self.names.queue(topology.reply_queue(address)).name
@@ -203,12 +194,12 @@ class BrokerInspector:
         await _call(channel, declare, commands.Queue.DeclareOk)
         return queue
 
-    async def _bind_reply_queue(self, channel: Channel, queue: str, address: str) -> None:
+    async def _bind_reply_queue(self, channel: amqp.Channel, queue: str, address: str) -> None:
         exchange, key = self.names.to_broker(topology.EVENTS), topology.reply_key(address)
         bind = commands.Queue.Bind(queue=queue, exchange=exchange, routing_key=key)
         await _call(channel, bind, commands.Queue.BindOk)
 
-    def _publish(self, channel: Channel, routing_key: str) -> None:
+    def _publish(self, channel: amqp.Channel, routing_key: str) -> None:
         self._session.core.publish(
             channel.number,
             self.names.to_broker(topology.EVENTS),
@@ -224,7 +215,7 @@ class BrokerInspector:
         self._session.transport.flush_soon()
 
     @asynccontextmanager
-    async def _channel(self, listener: "_FirstDelivery | None" = None) -> AsyncGenerator[Channel]:
+    async def _channel(self, listener: "_FirstDelivery | None" = None) -> AsyncGenerator[amqp.Channel]:
         async with asyncio.timeout(_CALL_TIMEOUT):
             channel = await self._session.channel(listener)
         try:
@@ -240,23 +231,24 @@ class BrokerInspector:
                     await channel.close()
 
 
-class _FirstDelivery(ChannelListener):
+class _FirstDelivery(amqp.ChannelListener):
     """A channel listener that keeps its first delivery, and when it arrived."""
 
     def __init__(self) -> None:
-        self.arrived: asyncio.Future[tuple[Delivered, datetime]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.arrived: asyncio.Future[tuple[amqp.Delivered, datetime]] = loop.create_future()
 
-    def on_delivery(self, delivery: Delivered) -> None:
+    def on_delivery(self, delivery: amqp.Delivered) -> None:
         if not self.arrived.done():
             self.arrived.set_result((delivery, datetime.now(UTC)))
 
-    def on_closed(self, reason: AmqpError) -> None:
+    def on_closed(self, reason: amqp.AmqpError) -> None:
         if not self.arrived.done():
             self.arrived.set_exception(reason)
             self.arrived.exception()  # retrieved: the channel may close before the wait begins
 
 
-async def _call(channel: Channel, method: Method, answer: type[M]) -> M:
+async def _call(channel: amqp.Channel, method: Method, answer: type[M]) -> M:
     async with asyncio.timeout(_CALL_TIMEOUT):
         return await channel.call(method, answer)
 
@@ -267,26 +259,26 @@ async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncG
     addresses = [address.with_name(SOURCE) for address in parse_broker_urls(url)]
     where = addresses[0]
     try:
-        session, opened = await open_session(addresses, timeout=CONNECT_TIMEOUT)
-    except AuthenticationRefused as error:
+        session, opened = await amqp.open_session(addresses, timeout=CONNECT_TIMEOUT)
+    except amqp.AuthenticationRefused as error:
         raise CommandError(
             f"expected the broker at {where} to let {where.credentials.description} into virtual host "
             f"{where.params.virtual_host!r}, got: {error}",
             do="correct the broker URL, or create the user, its permissions or the virtual host",
             code=ExitCode.UNREACHABLE,
         ) from error
-    except (OSError, ConnectionLost) as error:
+    except (OSError, amqp.ConnectionLost) as error:
         why = os_error_text(error) if isinstance(error, OSError) else str(error)
         raise BrokerUnreachable(url, why) from error
     try:
         yield BrokerInspector(session, opened.server, namespace)
-    except ChannelRefused as error:
+    except amqp.ChannelRefused as error:
         raise CommandError(
             f"expected the broker at {mask(url)} to let us look, got: {error}",
             do="give the user the right to configure, write and read warrener.*: rabbitmqctl set_permissions",
             code=ExitCode.UNREACHABLE,
         ) from error
-    except (AmqpError, TimeoutError) as error:
+    except (amqp.AmqpError, TimeoutError) as error:
         raise CommandError(
             f"expected the broker at {mask(url)} to go on answering, got: "
             f"{str(error) or f'no answer within {_CALL_TIMEOUT:g} s'}",
@@ -295,5 +287,5 @@ async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncG
         ) from error
     finally:
         if session.blocked is not None:
-            session.transport.abort(ConnectionLost("the broker reads nothing of this connection"))
+            session.transport.abort(amqp.ConnectionLost("the broker reads nothing of this connection"))
         await session.close()
