@@ -72,7 +72,6 @@ class BrokerInspector:
         return QueueInfo(seen.message_count or 0, seen.consumer_count or 0)
 
     async def exchange_exists(self, name: str) -> bool:
-        """True if an exchange has this name."""
         declare = commands.Exchange.Declare(exchange=self.names.to_broker(name), passive=True)
         seen = await self._declare(declare, commands.Exchange.DeclareOk, _NOT_FOUND)
         return not isinstance(seen, amqp.ChannelRefused)
@@ -107,7 +106,6 @@ class BrokerInspector:
                 return refusal
 
     async def delete_exchange(self, name: str) -> None:
-        """Delete the exchange, if it exists."""
         async with self._channel() as channel:
             delete = commands.Exchange.Delete(exchange=self.names.to_broker(name))
             await _call(channel, delete, commands.Exchange.DeleteOk)
