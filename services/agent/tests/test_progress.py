@@ -19,15 +19,7 @@ from warrener_agent.ledger import open_ledger
 from warrener_agent.ledger.port import SavedCheckpoint
 from warrener_agent.run_table import HandlerHeartbeat
 from warrener_agent.testing import run
-from warrener_contracts.events import (
-    AttemptCheckpointed,
-    AttemptFailed,
-    AttemptProgressed,
-    AttemptStarted,
-    AttemptSucceeded,
-    Checkpoint,
-    ErrorKind,
-)
+from warrener_contracts import events
 
 agent = Agent()
 
@@ -61,35 +53,38 @@ async def test_progress_is_throttled_and_the_last_is_published_before_the_end_of
 
     await stage.enter(busy)
     job_id = await stage.dispatch("busy")
-    assert (await stage.wait_for_event(AttemptProgressed, job_id)).data.note == "step 999"
+    assert (await stage.wait_for_event(events.AttemptProgressed, job_id)).data.note == "step 999"
     go_on.set()
-    await stage.wait_for_event(AttemptSucceeded, job_id)
-    assert [event.data.note for event in stage.of(AttemptProgressed)] == ["step 999", "whole"]
+    await stage.wait_for_event(events.AttemptSucceeded, job_id)
+    assert [event.data.note for event in stage.of(events.AttemptProgressed)] == ["step 999", "whole"]
     last = [type(event) for event in stage.about(job_id)][-2:]
-    assert last == [AttemptProgressed, AttemptSucceeded]
+    assert last == [events.AttemptProgressed, events.AttemptSucceeded]
 
 
 async def test_a_checkpoint_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:
     await stage.enter(agent)
     job_id = await stage.dispatch("goes.on")
-    await stage.wait_for_event(AttemptFailed, job_id)
-    assert [type(event) for event in stage.about(job_id)] == [AttemptCheckpointed, AttemptFailed]
-    assert stage.of(AttemptCheckpointed)[0].data.checkpoint == Checkpoint(number=1, state={"row": 2}), (
-        "of two the last"
-    )
+    await stage.wait_for_event(events.AttemptFailed, job_id)
+    assert [type(event) for event in stage.about(job_id)] == [
+        events.AttemptCheckpointed,
+        events.AttemptFailed,
+    ]
+    assert stage.of(events.AttemptCheckpointed)[0].data.checkpoint == events.Checkpoint(
+        number=1, state={"row": 2}
+    ), "of two the last"
     await stage.dispatch("goes.on", job_id=job_id, attempt=2)
-    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == {"row": 2}
+    assert (await stage.wait_for_event(events.AttemptSucceeded, job_id)).data.result == {"row": 2}
 
 
 async def test_a_checkpoint_of_the_dispatch_is_found_where_the_ledger_has_none_and_numbers_go_on(
     stage: Stage,
 ) -> None:
     await stage.enter(agent)
-    elsewhere = Checkpoint(number=7, state="from elsewhere")
+    elsewhere = events.Checkpoint(number=7, state="from elsewhere")
     assert (await stage.succeed("goes.on", attempt=2, checkpoint=elsewhere)).result == "from elsewhere"
     job_id = await stage.dispatch("runs.on", attempt=2, checkpoint=elsewhere)
-    published = await stage.wait_for_event(AttemptCheckpointed, job_id)
-    assert published.data.checkpoint == Checkpoint(number=8, state="here")
+    published = await stage.wait_for_event(events.AttemptCheckpointed, job_id)
+    assert published.data.checkpoint == events.Checkpoint(number=8, state="here")
 
 
 async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_for_that(stage: Stage) -> None:
@@ -108,13 +103,13 @@ async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_f
     job_id = await stage.dispatch("fails")
     await ledger.begun.wait()
     fails.set()
-    await stage.succeed("fails", checkpoint=Checkpoint(number=1, state="done"))
+    await stage.succeed("fails", checkpoint=events.Checkpoint(number=1, state="done"))
     ledger.go_on.set()
-    await stage.wait_for_event(AttemptFailed, job_id)
-    ends = [event for event in stage.about(job_id) if not isinstance(event, AttemptStarted)]
-    assert [type(event) for event in ends] == [AttemptCheckpointed, AttemptFailed]
+    await stage.wait_for_event(events.AttemptFailed, job_id)
+    ends = [event for event in stage.about(job_id) if not isinstance(event, events.AttemptStarted)]
+    assert [type(event) for event in ends] == [events.AttemptCheckpointed, events.AttemptFailed]
     await stage.dispatch("fails", job_id=job_id, attempt=2)
-    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == "far"
+    assert (await stage.wait_for_event(events.AttemptSucceeded, job_id)).data.result == "far"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +118,7 @@ async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_f
 )
 def test_of_two_the_greater_number_is_newer(saved: int | None, published: int | None, found: str) -> None:
     one = saved and SavedCheckpoint(uuid4(), 1, saved, '"ledger"')
-    other = published and Checkpoint(number=published, state="dispatch")
+    other = published and events.Checkpoint(number=published, state="dispatch")
     assert newest_checkpoint(one or None, other or None).state == found
 
 
@@ -170,8 +165,8 @@ async def test_progress_is_advice_and_never_fails_finished_work(
 
     await stage.enter(advisor)
     job = await stage.dispatch("counts")
-    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == "done"
-    seen = {(event.data.fraction, event.data.note) for event in stage.of(AttemptProgressed, job)}
+    assert (await stage.wait_for_event(events.AttemptSucceeded, job)).data.result == "done"
+    seen = {(event.data.fraction, event.data.note) for event in stage.of(events.AttemptProgressed, job)}
     assert seen == (set() if reported is None else {reported})
     warnings = [record for record in caplog.records if record.name == "warrener.progress"]
     assert len(warnings) == 1, "once"
@@ -232,12 +227,12 @@ async def test_2_a_handler_that_sends_heartbeats_goes_on_and_a_silent_one_times_
             await beating.send_more()
         beating.over.set()
         await until(beating.is_silent.is_set)
-        assert not stage.of(AttemptFailed)
+        assert not stage.of(events.AttemptFailed)
         clock.skip(PATIENCE)
-        error = (await stage.wait_for_event(AttemptFailed, hangs)).data.error
+        error = (await stage.wait_for_event(events.AttemptFailed, hangs)).data.error
     finally:
         beating.end.set()
-    assert (error.kind, error.type, error.retryable) == (ErrorKind.TIMEOUT, "timeout", True)
+    assert (error.kind, error.type, error.retryable) == (events.ErrorKind.TIMEOUT, "timeout", True)
     assert error.message == "expected a sign of life within its heartbeat_timeout of 60 s, it was silent"
     assert error.flight_record is not None
 
@@ -254,7 +249,7 @@ async def test_2_a_sign_of_life_while_stopping_does_not_hide_the_silence_before(
 
     await stage.enter(agent)
     job = await stage.dispatch("tidies", timeout=timedelta(seconds=0.8))
-    assert "heartbeat_timeout" in (await stage.wait_for_event(AttemptFailed, job)).data.error.message
+    assert "heartbeat_timeout" in (await stage.wait_for_event(events.AttemptFailed, job)).data.error.message
 
 
 def test_2_time_that_is_over_counts_before_silence() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -81,19 +81,14 @@ def test_a_rejected_request_is_found_among_parked_messages(store_url: str) -> No
     assert (other.parked, other.searched) == (None, 2)
 
 
-class _Ids(NamedTuple):
-    early: UUID
-    late: UUID
-
-
 def test_an_id_older_than_every_job_was_deleted_by_retention(store_url: str) -> None:
-    ids = _Ids(UUID("018f0000-0000-7000-8000-000000000001"), UUID("01ffffff-0000-7000-8000-000000000001"))
+    ids = "018f0000-0000-7000-8000-000000000001", "01ffffff-0000-7000-8000-000000000001"
     job = queued_job()
 
     async def find(store: Store, endpoints: ResolvedEndpoints) -> list[Any]:
         await store.insert_jobs([job])
         await store.save_jobs([succeeded(job)])
-        return [await gather(store, endpoints, str(each)) for each in ids]
+        return [await gather(store, endpoints, each) for each in ids]
 
     early, late = on_store(store_url, find)
     assert explain(early).cause is Cause.PRUNED

@@ -14,35 +14,32 @@ from warrener_contracts.state_machine import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.telemetry import names, to_nanoseconds
 from warrener_store.jobs.views import RunningAttemptRow
+from warrener_supervisor.decisions import heartbeat_diff
 from warrener_supervisor.decisions.context import Timings
-from warrener_supervisor.decisions.heartbeat_diff import (
-    HeartbeatLine,
-    HeartbeatTracker,
-    classify_discrepancy,
-    matches_store,
-)
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatCoverage
 from warrener_supervisor.settings import SupervisorSettings
 
 OTHER = UUID("01890000-0000-7000-8000-000000000002")
-FIRST, SECOND = HeartbeatLine(stage.JOB, 1), HeartbeatLine(OTHER, 1)
+FIRST, SECOND = heartbeat_diff.HeartbeatLine(stage.JOB, 1), heartbeat_diff.HeartbeatLine(OTHER, 1)
 
 
-def beat(*lines: HeartbeatLine, process: int = 1) -> AgentHeartbeat:
+def beat(*lines: heartbeat_diff.HeartbeatLine, process: int = 1) -> AgentHeartbeat:
     event = stage.heartbeat(*lines, agent="a1")
     this = {"pid": process, "started_at": stage.NOW + timedelta(seconds=process)}
     return event.model_copy(update={"data": event.data.model_copy(update=this)})
 
 
-def tracker_of(*listed: HeartbeatLine, confirmed: int = 0) -> HeartbeatTracker:
+def tracker_of(*listed: heartbeat_diff.HeartbeatLine, confirmed: int = 0) -> heartbeat_diff.HeartbeatTracker:
     """A tracker that has received these lines of agent a1 at 0 s, the first of them confirmed."""
-    tracker = HeartbeatTracker(20, 10)
+    tracker = heartbeat_diff.HeartbeatTracker(20, 10)
     tracker.note(beat(*listed), 0, stage.NOW)
     tracker.confirm("a1", listed[:confirmed])
     return tracker
 
 
-def running(line: HeartbeatLine, *, agent_id: str = "a1", cancelled: bool = False) -> RunningAttemptRow:
+def running(
+    line: heartbeat_diff.HeartbeatLine, *, agent_id: str = "a1", cancelled: bool = False
+) -> RunningAttemptRow:
     return RunningAttemptRow(line.job_id, line.attempt, agent_id, stage.NOW, cancelled)
 
 
@@ -105,17 +102,17 @@ def test_agents_that_are_gone_for_long_are_forgotten() -> None:
 
 
 def test_a_line_is_confirmed_as_the_running_attempt_of_that_agent() -> None:
-    assert matches_store({stage.JOB: running(FIRST)}, "a1", FIRST)
-    assert not matches_store({}, "a1", FIRST)
-    later, elsewhere = running(HeartbeatLine(stage.JOB, 2)), running(FIRST, agent_id="a2")
+    assert heartbeat_diff.matches_store({stage.JOB: running(FIRST)}, "a1", FIRST)
+    assert not heartbeat_diff.matches_store({}, "a1", FIRST)
+    later, elsewhere = running(heartbeat_diff.HeartbeatLine(stage.JOB, 2)), running(FIRST, agent_id="a2")
     for known in (later, elsewhere, running(FIRST, cancelled=True)):
-        assert not matches_store({stage.JOB: known}, "a1", FIRST)
+        assert not heartbeat_diff.matches_store({stage.JOB: known}, "a1", FIRST)
 
 
 def test_an_earlier_attempt_goes_on_until_a_later_one_runs_and_what_is_over_is_to_stop() -> None:
     def found(state: JobState) -> tuple[bool, bool, bool]:
         row = stage.make(state, attempt=2)
-        discrepancy = classify_discrepancy(row, FIRST, "agent-1", stage.NOW)
+        discrepancy = heartbeat_diff.classify_discrepancy(row, FIRST, "agent-1", stage.NOW)
         return discrepancy.superseded, discrepancy.not_lost, discrepancy.unwanted
 
     assert found(JobState.RETRYING) == (False, True, False)

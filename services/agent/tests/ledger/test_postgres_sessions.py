@@ -14,16 +14,7 @@ from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way
 from tests.servers.kinds import PostgresServer
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.ledger import connected_ledger, open_ledger
-from warrener_agent.ledger.port import (
-    Claim,
-    ClaimStatus,
-    Completion,
-    Failure,
-    Ledger,
-    LedgerUnavailable,
-    SavedCheckpoint,
-)
+from warrener_agent.ledger import connected_ledger, open_ledger, port
 from warrener_contracts.events import AttemptFailed, AttemptReleased, AttemptSucceeded
 
 if TYPE_CHECKING:
@@ -39,7 +30,7 @@ WAIT = 60.0
 
 
 @pytest.fixture
-async def ledger(postgres_url: str) -> AsyncIterator[Ledger]:
+async def ledger(postgres_url: str) -> AsyncIterator[port.Ledger]:
     async with connected_ledger(postgres_url) as one:
         yield one
 
@@ -52,38 +43,38 @@ def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
 
 
 @pytest.fixture
-async def behind(postgres_url: str, proxy: PostgresProxy, ledger: Ledger) -> AsyncIterator[Ledger]:
+async def behind(postgres_url: str, proxy: PostgresProxy, ledger: port.Ledger) -> AsyncIterator[port.Ledger]:
     async with connected_ledger(by_way_of(postgres_url, proxy.port)) as one:
         yield one
         proxy.heal()
 
 
 @pytest.fixture
-async def held(connection: "Connection", ledger: Ledger) -> AsyncIterator[Claim]:
+async def held(connection: "Connection", ledger: port.Ledger) -> AsyncIterator[port.Claim]:
     """A claim of ada's whose row is locked by a transaction that does not end."""
-    mine = Claim(uuid4(), 1)
+    mine = port.Claim(uuid4(), 1)
     await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with connection.transaction():
         await connection.execute("SELECT 1 FROM warrener_ledger WHERE job_id = $1 FOR UPDATE", mine.job_id)
         yield mine
 
 
-def done(claim: Claim) -> Completion:
-    return Completion(claim.job_id, claim.attempt, json.dumps("it's \\ done"), (), NOW, LATER)
+def done(claim: port.Claim) -> port.Completion:
+    return port.Completion(claim.job_id, claim.attempt, json.dumps("it's \\ done"), (), NOW, LATER)
 
 
-async def test_3_a_locked_row_holds_up_no_other_claim(ledger: Ledger, held: Claim) -> None:
-    free = [Claim(uuid4(), 1) for _ in range(50)]
+async def test_3_a_locked_row_holds_up_no_other_claim(ledger: port.Ledger, held: port.Claim) -> None:
+    free = [port.Claim(uuid4(), 1) for _ in range(50)]
     async with asyncio.timeout(WAIT):
         for claims in ([*free[:25], held], [held, *free[25:]], [held]):
             answers = await ledger.claim(claims, agent_id="bob", lease=LEASE)
             for claim, answer in zip(claims, answers, strict=True):
-                assert answer.status is (ClaimStatus.HELD if claim == held else ClaimStatus.GRANTED)
+                assert answer.status is (port.ClaimStatus.HELD if claim == held else port.ClaimStatus.GRANTED)
                 assert answer.locked is (claim == held)
 
 
-async def test_3_a_locked_row_is_neither_renewed_nor_lost(ledger: Ledger, held: Claim) -> None:
-    mine, gone = Claim(uuid4(), 1), Claim(uuid4(), 1)
+async def test_3_a_locked_row_is_neither_renewed_nor_lost(ledger: port.Ledger, held: port.Claim) -> None:
+    mine, gone = port.Claim(uuid4(), 1), port.Claim(uuid4(), 1)
     await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with asyncio.timeout(WAIT):
         renewal = await ledger.renew([held, mine, gone], agent_id="ada", lease=LEASE)
@@ -91,31 +82,31 @@ async def test_3_a_locked_row_is_neither_renewed_nor_lost(ledger: Ledger, held: 
     assert renewal.locked == {held.job_id}
 
 
-async def test_3_a_locked_row_holds_up_no_other_end(ledger: Ledger, held: Claim) -> None:
-    ended = [Claim(uuid4(), 1) for _ in range(3)]
+async def test_3_a_locked_row_holds_up_no_other_end(ledger: port.Ledger, held: port.Claim) -> None:
+    ended = [port.Claim(uuid4(), 1) for _ in range(3)]
     await ledger.claim(ended, agent_id="ada", lease=ENDED)
     one, two, three = ended
     async with asyncio.timeout(WAIT):
-        states = [SavedCheckpoint(claim.job_id, 1, 1, "{}") for claim in (held, one)]
+        states = [port.SavedCheckpoint(claim.job_id, 1, 1, "{}") for claim in (held, one)]
         assert await ledger.save_checkpoints(states, agent_id="ada", now=NOW) == {one.job_id}
         assert await ledger.complete([done(held), done(one)], agent_id="ada") == {one.job_id}
-        failures = [Failure(claim.job_id, 1, None, NOW, NOW) for claim in (held, two)]
+        failures = [port.Failure(claim.job_id, 1, None, NOW, NOW) for claim in (held, two)]
         assert await ledger.fail(failures, agent_id="ada") == {two.job_id}
         await ledger.release([held, three], agent_id="ada")
         answers = await ledger.claim(ended, agent_id="bob", lease=LEASE)
-        with pytest.raises(LedgerUnavailable, match="1 locked"):
+        with pytest.raises(port.LedgerUnavailable, match="1 locked"):
             await ledger.cancel([held.job_id, uuid4()], now=NOW)
     assert [answer.status for answer in answers] == [
-        ClaimStatus.COMPLETED,
-        ClaimStatus.FAILED,
-        ClaimStatus.GRANTED,
+        port.ClaimStatus.COMPLETED,
+        port.ClaimStatus.FAILED,
+        port.ClaimStatus.GRANTED,
     ]
 
 
 async def test_3_a_cut_at_the_commit_leaves_the_row_free(
-    ledger: Ledger, behind: Ledger, proxy: PostgresProxy
+    ledger: port.Ledger, behind: port.Ledger, proxy: PostgresProxy
 ) -> None:
-    mine, other = Claim(uuid4(), 1), Claim(uuid4(), 1)
+    mine, other = port.Claim(uuid4(), 1), port.Claim(uuid4(), 1)
     await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with behind.transaction(mine, agent_id="ada", time_left=60) as transaction:
         await transaction.execute("CREATE TABLE effects (note text)")
@@ -124,30 +115,30 @@ async def test_3_a_cut_at_the_commit_leaves_the_row_free(
         assert await asyncio.to_thread(proxy.wait_struck)
         async with asyncio.timeout(WAIT):
             answers = await ledger.claim([mine, other], agent_id="bob", lease=LEASE)
-        assert [answer.status for answer in answers] == [ClaimStatus.GRANTED] * 2
-        with pytest.raises(LedgerUnavailable):
+        assert [answer.status for answer in answers] == [port.ClaimStatus.GRANTED] * 2
+        with pytest.raises(port.LedgerUnavailable):
             await committing
 
 
 @pytest.mark.parametrize("how", How)
 async def test_3_a_commit_whose_answer_is_lost_is_in_doubt_within_the_attempts_time(
-    ledger: Ledger, behind: Ledger, proxy: PostgresProxy, how: How
+    ledger: port.Ledger, behind: port.Ledger, proxy: PostgresProxy, how: How
 ) -> None:
-    mine = Claim(uuid4(), 1)
+    mine = port.Claim(uuid4(), 1)
     await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with asyncio.timeout(WAIT), behind.transaction(mine, agent_id="ada", time_left=2) as transaction:
         await transaction.execute("CREATE TABLE effects (note text)")
         proxy.strike(COMMIT, When.AFTER, how)
-        with pytest.raises(LedgerUnavailable):
+        with pytest.raises(port.LedgerUnavailable):
             await transaction.complete(done(mine))
     (answer,) = await behind.claim([mine], agent_id="ada", lease=ENDED)
     assert answer.completion == done(mine)
 
 
 async def test_3_the_server_ends_the_transaction_of_an_agent_that_is_cut_off(
-    ledger: Ledger, behind: Ledger, proxy: PostgresProxy, connection: "Connection"
+    ledger: port.Ledger, behind: port.Ledger, proxy: PostgresProxy, connection: "Connection"
 ) -> None:
-    mine = Claim(uuid4(), 1)
+    mine = port.Claim(uuid4(), 1)
     async with behind.transaction(mine, agent_id="ada", time_left=0.1) as transaction:
         await transaction.execute("CREATE TABLE effects (note text)")
         proxy.silence()
@@ -156,29 +147,29 @@ async def test_3_the_server_ends_the_transaction_of_an_agent_that_is_cut_off(
 
 
 async def test_3_connections_that_were_idle_when_they_went_silent_cost_no_transaction(
-    behind: Ledger, proxy: PostgresProxy
+    behind: port.Ledger, proxy: PostgresProxy
 ) -> None:
-    async with behind.transaction(Claim(uuid4(), 1), agent_id="ada", time_left=60) as transaction:
+    async with behind.transaction(port.Claim(uuid4(), 1), agent_id="ada", time_left=60) as transaction:
         await transaction.execute("SELECT 1")
     proxy.silence()
     async with (
         asyncio.timeout(WAIT),
-        behind.transaction(Claim(uuid4(), 1), agent_id="ada", time_left=60) as transaction,
+        behind.transaction(port.Claim(uuid4(), 1), agent_id="ada", time_left=60) as transaction,
     ):
         assert await transaction.execute("SELECT 1 AS one") == [{"one": 1}]
 
 
 async def test_13_a_transaction_that_is_rolled_back_is_no_error(
-    ledger: Ledger, caplog: pytest.LogCaptureFixture
+    ledger: port.Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        async with ledger.transaction(Claim(uuid4(), 1), agent_id="ada") as transaction:
+        async with ledger.transaction(port.Claim(uuid4(), 1), agent_id="ada") as transaction:
             await transaction.execute("CREATE TABLE effects (note text)")
     assert caplog.records == []
 
 
-async def test_a_session_is_clean_for_the_next_handler(ledger: Ledger) -> None:
-    mine = Claim(uuid4(), 1)
+async def test_a_session_is_clean_for_the_next_handler(ledger: port.Ledger) -> None:
+    mine = port.Claim(uuid4(), 1)
     await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("SET search_path = nowhere, public")
@@ -192,7 +183,7 @@ async def test_a_session_is_clean_for_the_next_handler(ledger: Ledger) -> None:
 
 
 async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
-    ledger: Ledger, postgres_url: str, connection: "Connection"
+    ledger: port.Ledger, postgres_url: str, connection: "Connection"
 ) -> None:
     await ledger.ping()
     names = await connection.fetch("SELECT DISTINCT application_name FROM pg_stat_activity")
@@ -200,14 +191,14 @@ async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
     again = open_ledger(postgres_url)
-    with pytest.raises(LedgerUnavailable, match="is a standby, or read-only; name the primary"):
+    with pytest.raises(port.LedgerUnavailable, match="is a standby, or read-only; name the primary"):
         await again.start()
     again = open_ledger(f"{postgres_url}?target_session_attrs=any")
     await again.start()
-    with pytest.raises(LedgerUnavailable, match="read-only"):
+    with pytest.raises(port.LedgerUnavailable, match="read-only"):
         await again.ping()
-    with pytest.raises(LedgerUnavailable):
-        await again.claim([Claim(uuid4(), 1)], agent_id="ada", lease=ENDED)
+    with pytest.raises(port.LedgerUnavailable):
+        await again.claim([port.Claim(uuid4(), 1)], agent_id="ada", lease=ENDED)
     await again.close()
 
 

@@ -70,13 +70,17 @@ async def declare_as_an_agent_does(url: str) -> None:
     await bus.close()
 
 
-def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[str, ...]) -> None:
+def test_bindings_that_are_gone_are_found_and_made_again(run: Run, where: tuple[str, ...]) -> None:
     assert compared(run, *where) == {}
     on_broker(where[1], unbind_requests_and_bind_status_twice)
+    on_broker(where[1], declare_a_dispatch_queue_bound_to_nothing)
 
     found = compared(run, *where)
     gone = found.pop("binding warrener.requests # → warrener.requests")
     strange = found.pop("binding warrener.events job.# → warrener.status")
+    for bound in ("warrener.dispatch etl.#", "warrener.return *.etl.#"):
+        of_agents = found.pop(f"binding {bound} → warrener.queue.etl")
+        assert of_agents["do"].startswith("start an agent of 'etl' again")
     assert not found
     assert run("topology", "--check", "--json", *where).exit_code == 1
     assert (gone["how"], gone["missing"], gone["status"]) == ("is missing", True, "error")
@@ -85,22 +89,11 @@ def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[s
     assert "✗ bindings" in doctor.stdout
 
     assert run("topology", "--declare", *where[:2]).exit_code == 0
+    asyncio.run(declare_as_an_agent_does(where[1]))
     again = run("topology", "--check", *where)
     assert again.exit_code == 0  # a warning is no fault
     assert "is none of ours" in again.stdout
     assert "unbind it" in again.stderr
-
-
-def test_queues_that_job_types_have_named_are_compared_too(run: Run, where: tuple[str, ...]) -> None:
-    on_broker(where[1], declare_a_dispatch_queue_bound_to_nothing)
-    result = run("topology", "--check", *where)
-    assert result.exit_code == 1
-    assert "binding warrener.dispatch etl.# → warrener.queue.etl" in result.stdout
-    assert "binding warrener.return *.etl.# → warrener.queue.etl" in result.stdout
-    assert "start an agent of 'etl' again" in result.stderr
-
-    asyncio.run(declare_as_an_agent_does(where[1]))
-    assert run("topology", "--check", *where).exit_code == 0
 
 
 def test_a_user_whom_the_api_does_not_let_in(run: Run, where: tuple[str, ...]) -> None:

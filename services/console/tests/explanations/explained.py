@@ -15,20 +15,8 @@ from uuid import UUID
 from tests import store_rows
 from tests.store_rows import NOON, after, attempt_of, parked_message
 
-from warrener.explanations import explain
-from warrener.explanations.causes import Cause
+from warrener.explanations import explain, facts
 from warrener.explanations.explanation import Explanation
-from warrener.explanations.facts import (
-    AgentSubject,
-    JobFacts,
-    QueueFacts,
-    QueueSubject,
-    ScheduleFacts,
-    Subject,
-    SystemFacts,
-    TypeSubject,
-    UnseenFacts,
-)
 from warrener.explanations.unseen import explain_unreachable_store
 from warrener.render.explanation import next_line
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
@@ -82,20 +70,19 @@ agent = partial(
 job_type = partial(store_rows.job_type_row, announced_by="loader-7c9f", announced_at=after(-3600))
 
 system = partial(
-    SystemFacts,
+    facts.SystemFacts,
     now=NOON,
     schedulers=1,
     supervisors=1,
-    queues={"default": QueueFacts(waiting=2, consumers=1, unbound=())},
+    queues={"default": facts.QueueFacts(waiting=2, consumers=1, unbound=())},
     agents=(agent(),),
     job_types={"flights.load": job_type()},
 )
 """A system in which all is well."""
 
 
-def queue(**facts: Any) -> dict[str, QueueFacts]:
-    """Queue default, as the broker has it."""
-    return {"default": QueueFacts(**facts)}
+def queue(**fields: Any) -> dict[str, facts.QueueFacts]:
+    return {"default": facts.QueueFacts(**fields)}
 
 
 def silent(seconds: float = 240, **fields: Any) -> AgentRow:
@@ -126,9 +113,9 @@ def refusal(what: str, user: str) -> str:
 # -- jobs ----------------------------------------------------------------------------------------------------
 
 
-def job_facts(row: JobRow, around: SystemFacts | None = None, **fields: Any) -> JobFacts:
+def job_facts(row: JobRow, around: facts.SystemFacts | None = None, **fields: Any) -> facts.JobFacts:
     """The facts of this job, under one id so that the page stays the same."""
-    return JobFacts(system=around or system(), row=replace(row, job_id=JOB), **fields)
+    return facts.JobFacts(system=around or system(), row=replace(row, job_id=JOB), **fields)
 
 
 waiting = partial(
@@ -184,7 +171,7 @@ dead_letter = partial(
 )
 
 
-def queued_in(**fields: Any) -> JobFacts:
+def queued_in(**fields: Any) -> facts.JobFacts:
     """A queued job in a system that differs by these fields."""
     return job_facts(queued(), system(**fields))
 
@@ -196,7 +183,6 @@ unserved = partial(queued_in, queues=queue(waiting=1))
 
 
 def parked(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> ParkedMessage:
-    """A parked message."""
     return parked_message(
         parked_id="5f0c",
         queue=queue,
@@ -208,13 +194,13 @@ def parked(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> Parked
     )
 
 
-def unseen(around: SystemFacts | None = None, text: str = "order-17", **fields: Any) -> UnseenFacts:
-    """An id that the store does not have."""
-    return UnseenFacts(system=around or system(), text=text, searched=12, **fields)
+def unseen(
+    around: facts.SystemFacts | None = None, text: str = "order-17", **fields: Any
+) -> facts.UnseenFacts:
+    return facts.UnseenFacts(system=around or system(), text=text, searched=12, **fields)
 
 
-def rejected(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> UnseenFacts:
-    """An id that a parked message has."""
+def rejected(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> facts.UnseenFacts:
     return unseen(parked=parked(reason, detail, queue))
 
 
@@ -239,336 +225,220 @@ tick = partial(
 held_back = partial(tick, reason="the job of an earlier tick is not over", job_id=None)
 
 
-def schedule(row: ScheduleRow | None = None, **fields: Any) -> ScheduleFacts:
-    """The facts of that schedule."""
-    return ScheduleFacts(system=system(), name="flights.hourly", row=row, **fields)
+def schedule(row: ScheduleRow | None = None, **fields: Any) -> facts.ScheduleFacts:
+    return facts.ScheduleFacts(system=system(), name="flights.hourly", row=row, **fields)
 
 
 # -- the table -----------------------------------------------------------------------------------------------
 
-CASES: dict[str, tuple[Cause, Subject | Explanation]] = {
-    "The database does not run.": (
-        Cause.STORE_UNREACHABLE,
-        explain_unreachable_store("order-17", "Connection refused", None, NOON),
+CASES: dict[str, facts.Subject | Explanation] = {
+    "The database does not run.": explain_unreachable_store("order-17", "Connection refused", None, NOON),
+    "The store is read-only or locked, or its disk is full.": job_facts(
+        waiting(), system(store_trouble="the disk of /var/lib/warrener/state.db is full, 0 bytes are left")
     ),
-    "The store is read-only or locked, or its disk is full.": (
-        Cause.STORE_NOT_WRITABLE,
-        job_facts(
-            waiting(),
-            system(store_trouble="the disk of /var/lib/warrener/state.db is full, 0 bytes are left"),
-        ),
+    "The broker is frozen, cut off or down.": queued_in(
+        broker_trouble="no answer within 5 s", schedulers=None, supervisors=None, queues={}
     ),
-    "The broker is frozen, cut off or down.": (
-        Cause.BROKER_UNREACHABLE,
-        queued_in(broker_trouble="no answer within 5 s", schedulers=None, supervisors=None, queues={}),
+    "The broker is low on memory or disk.": queued_in(broker_alarm="low on memory"),
+    "A scheduler or a supervisor may not read or write what every job needs.": queued_in(
+        schedulers=0,
+        refused={"queue warrener.requests": refusal("read queue warrener.requests", "scheduler")},
     ),
-    "The broker is low on memory or disk.": (Cause.BROKER_BLOCKED, queued_in(broker_alarm="low on memory")),
-    "A scheduler or a supervisor may not read or write what every job needs.": (
-        Cause.PERMISSION_REFUSED,
-        queued_in(
-            schedulers=0,
-            refused={"queue warrener.requests": refusal("read queue warrener.requests", "scheduler")},
-        ),
+    "No scheduler runs.": unseen(system(schedulers=0, requests_waiting=3)),
+    "No scheduler runs, and a delayed job is due.": job_facts(waiting(), system(schedulers=0)),
+    "The scheduler is frozen while a delayed job becomes due.": job_facts(waiting()),
+    "Many requests wait before this one.": unseen(system(requests_waiting=31_000)),
+    "No supervisor runs, and an attempt has ended.": job_facts(
+        running(), system(supervisors=0, statuses_waiting=2)
     ),
-    "No scheduler runs.": (Cause.SCHEDULER_DOWN, unseen(system(schedulers=0, requests_waiting=3))),
-    "No scheduler runs, and a delayed job is due.": (
-        Cause.SCHEDULER_DOWN,
-        job_facts(waiting(), system(schedulers=0)),
+    "The supervisor is frozen.": queued_in(agents=(silent(),), statuses_waiting=7),
+    "A request names a job type that no agent has announced.": rejected(
+        "unknown_job_type",
+        "expected a job type that an agent has announced, got 'flights.lod': start an agent for it",
     ),
-    "The scheduler is frozen while a delayed job becomes due.": (Cause.SCHEDULER_LATE, job_facts(waiting())),
-    "Many requests wait before this one.": (Cause.SCHEDULER_LATE, unseen(system(requests_waiting=31_000))),
-    "No supervisor runs, and an attempt has ended.": (
-        Cause.SUPERVISOR_DOWN,
-        job_facts(running(), system(supervisors=0, statuses_waiting=2)),
+    "The arguments of a request do not match the job type's schema.": rejected(
+        "bad_arguments", "arguments: expected 'path', got none"
     ),
-    "The supervisor is frozen.": (
-        Cause.SUPERVISOR_STALLED,
-        queued_in(agents=(silent(),), statuses_waiting=7),
+    "A request has a version, or a type of event, that the services do not know.": rejected(
+        "unknown_version", "expected job.requested.v1, got job.requested.v9"
     ),
-    "A request names a job type that no agent has announced.": (
-        Cause.JOB_TYPE_UNKNOWN,
-        rejected(
-            "unknown_job_type",
-            "expected a job type that an agent has announced, got 'flights.lod': start an agent for it",
-        ),
+    "A request repeats the id of an earlier one with other content.": rejected(
+        "conflicting_repeat",
+        "expected the content of the earlier request with id 'order-17', got another one: a new job "
+        "needs a new id",
     ),
-    "The arguments of a request do not match the job type's schema.": (
-        Cause.ARGUMENTS_REFUSED,
-        rejected("bad_arguments", "arguments: expected 'path', got none"),
+    "A message about the id is parked from another queue.": rejected(
+        "impossible", "expected a running job, got a dead one", queue="warrener.status"
     ),
-    "A request has a version, or a type of event, that the services do not know.": (
-        Cause.SCHEMA_UNKNOWN,
-        rejected("unknown_version", "expected job.requested.v1, got job.requested.v9"),
+    "Retention has deleted the job.": unseen(
+        text=str(JOB), known_from="a tick of schedule flights.hourly", made_at=after(-864_000)
     ),
-    "A request repeats the id of an earlier one with other content.": (
-        Cause.REQUEST_REJECTED,
-        rejected(
-            "conflicting_repeat",
-            "expected the content of the earlier request with id 'order-17', got another one: a new job "
-            "needs a new id",
-        ),
+    "Its id is older than all jobs of the store.": unseen(
+        text=str(JOB), made_at=after(-864_000), oldest_job_at=after(-600_000)
     ),
-    "A message about the id is parked from another queue.": (
-        Cause.MESSAGE_PARKED,
-        rejected("impossible", "expected a running job, got a dead one", queue="warrener.status"),
+    "A request was published a moment ago, and the scheduler that received it is frozen.": unseen(
+        text=str(JOB), made_at=after(-60)
     ),
-    "Retention has deleted the job.": (
-        Cause.PRUNED,
-        unseen(text=str(JOB), known_from="a tick of schedule flights.hourly", made_at=after(-864_000)),
+    "An id that was never requested, or at another broker.": unseen(),
+    "The request has a delay.": job_facts(waiting(due_at=after(600))),
+    "The requester's clock is ahead, and its request has a `not_before`.": job_facts(
+        waiting(requested_at=after(3300), due_at=after(3900))
     ),
-    "Its id is older than all jobs of the store.": (
-        Cause.PRUNED,
-        unseen(text=str(JOB), made_at=after(-864_000), oldest_job_at=after(-600_000)),
+    "A circuit breaker is open.": job_facts(waiting(), system(breakers=breaker())),
+    "A person has opened a breaker.": job_facts(
+        waiting(), system(breakers=breaker(until=None, manual=True, reason="maintenance"))
     ),
-    "A request was published a moment ago, and the scheduler that received it is frozen.": (
-        Cause.SCHEDULER_LATE,
-        unseen(text=str(JOB), made_at=after(-60)),
+    "A queue is paused for a time.": job_facts(
+        waiting(), system(breakers=breaker(name="queue:default", manual=True, reason="maintenance"))
     ),
-    "An id that was never requested, or at another broker.": (Cause.NEVER_SEEN, unseen()),
-    "The request has a delay.": (Cause.DELAYED, job_facts(waiting(due_at=after(600)))),
-    "The requester's clock is ahead, and its request has a `not_before`.": (
-        Cause.CLOCK_SKEW,
-        job_facts(waiting(requested_at=after(3300), due_at=after(3900))),
+    "A queue is paused.": job_facts(
+        waiting(), system(breakers=breaker(name="queue:default", until=None, manual=True, reason=""))
     ),
-    "A circuit breaker is open.": (Cause.BREAKER_OPEN, job_facts(waiting(), system(breakers=breaker()))),
-    "A person has opened a breaker.": (
-        Cause.BREAKER_OPEN,
-        job_facts(waiting(), system(breakers=breaker(until=None, manual=True, reason="maintenance"))),
+    "A breaker lets probes through.": job_facts(
+        retrying(due_at=after(-5)), system(breakers=breaker(state=BreakerState.HALF_OPEN, probes_succeeded=0))
     ),
-    "A queue is paused for a time.": (
-        Cause.BREAKER_OPEN,
-        job_facts(
-            waiting(), system(breakers=breaker(name="queue:default", manual=True, reason="maintenance"))
-        ),
+    "The deadline passes before the job is due.": job_facts(
+        waiting(due_at=after(600), deadline_at=after(300))
     ),
-    "A queue is paused.": (
-        Cause.BREAKER_OPEN,
-        job_facts(
-            waiting(), system(breakers=breaker(name="queue:default", until=None, manual=True, reason=""))
-        ),
+    "An attempt has failed.": job_facts(retrying()),
+    "The handler has put the job off.": job_facts(
+        retrying(failures=0, error=None),
+        attempts=(attempt_of(replace(queued(), job_id=JOB), AttemptOutcome.SNOOZED),),
     ),
-    "A breaker lets probes through.": (
-        Cause.BREAKER_OPEN,
-        job_facts(
-            retrying(due_at=after(-5)),
-            system(breakers=breaker(state=BreakerState.HALF_OPEN, probes_succeeded=0)),
-        ),
+    "The deadline passes before the retry.": job_facts(retrying(deadline_at=after(120))),
+    "The job is due now.": job_facts(waiting(due_at=after(-1))),
+    "The queue has not confirmed the dispatch yet.": job_facts(
+        queued(dispatched_at=None, updated_at=after(-1))
     ),
-    "The deadline passes before the job is due.": (
-        Cause.DEADLINE_BEFORE_START,
-        job_facts(waiting(due_at=after(600), deadline_at=after(300))),
+    "The dispatch queue was deleted.": queued_in(queues=queue(exists=False)),
+    "The binding of the queue was removed, and the dispatch came back.": job_facts(
+        queued(dispatched_at=None), system(queues=queue(unbound=(DISPATCH,)))
     ),
-    "An attempt has failed.": (Cause.RETRY_WAIT, job_facts(retrying())),
-    "The handler has put the job off.": (
-        Cause.SNOOZED,
-        job_facts(
-            retrying(failures=0, error=None),
-            attempts=(attempt_of(replace(queued(), job_id=JOB), AttemptOutcome.SNOOZED),),
-        ),
+    "The binding by which retries return was removed.": job_facts(
+        retrying(due_at=after(-60)), system(queues=queue(unbound=(RETURN,)))
     ),
-    "The deadline passes before the retry.": (
-        Cause.DEADLINE_BEFORE_RETRY,
-        job_facts(retrying(deadline_at=after(120))),
+    "The queue has reached its maximum length, or lost its quorum.": job_facts(
+        queued(dispatched_at=None), refusing_since=after(-180)
     ),
-    "The job is due now.": (Cause.DISPATCHING, job_facts(waiting(due_at=after(-1)))),
-    "The queue has not confirmed the dispatch yet.": (
-        Cause.DISPATCHING,
-        job_facts(queued(dispatched_at=None, updated_at=after(-1))),
+    "The queue was purged.": queued_in(queues=queue(waiting=0, consumers=1)),
+    "The request names a queue that no agent has ever served.": job_facts(
+        queued(queue="defualt"), system(queues={"defualt": facts.QueueFacts(waiting=1)})
     ),
-    "The dispatch queue was deleted.": (Cause.QUEUE_MISSING, queued_in(queues=queue(exists=False))),
-    "The binding of the queue was removed, and the dispatch came back.": (
-        Cause.BINDING_MISSING,
-        job_facts(queued(dispatched_at=None), system(queues=queue(unbound=(DISPATCH,)))),
+    "No agent of the queue was ever started.": unserved(agents=()),
+    "The only agent of the queue was killed.": unserved(agents=(silent(),)),
+    "Another job of the queue has ended its agents.": unserved(
+        agents=(silent(),), ending_jobs={"default": ENDING}
     ),
-    "The binding by which retries return was removed.": (
-        Cause.BINDING_MISSING,
-        job_facts(retrying(due_at=after(-60)), system(queues=queue(unbound=(RETURN,)))),
+    "The agent is frozen, and its connection is still open.": queued_in(agents=(silent(20),)),
+    "The agent drains.": unserved(agents=(agent(draining=True),)),
+    "The agents of the queue have an earlier version without the job type.": queued_in(
+        agents=(agent(job_types=("flights.list",)),)
     ),
-    "The queue has reached its maximum length, or lost its quorum.": (
-        Cause.QUEUE_REFUSES,
-        job_facts(queued(dispatched_at=None), refusing_since=after(-180)),
+    "An agent without the job type has returned the attempt.": job_facts(
+        retrying(error=UNKNOWN_TYPE, failures=0), system(agents=(agent(job_types=None),))
     ),
-    "The queue was purged.": (Cause.DISPATCH_MISSING, queued_in(queues=queue(waiting=0, consumers=1))),
-    "The request names a queue that no agent has ever served.": (
-        Cause.WRONG_QUEUE,
-        job_facts(queued(queue="defualt"), system(queues={"defualt": QueueFacts(waiting=1)})),
+    "All slots of the queue's agents are taken.": queued_in(
+        agents=(agent(free_slots={"default": 0}, running=4),)
     ),
-    "No agent of the queue was ever started.": (Cause.NO_AGENT, unserved(agents=())),
-    "The only agent of the queue was killed.": (Cause.AGENT_GONE, unserved(agents=(silent(),))),
-    "Another job of the queue has ended its agents.": (
-        Cause.AGENT_GONE,
-        unserved(agents=(silent(),), ending_jobs={"default": ENDING}),
+    "The agents cannot use their ledger.": unserved(
+        agents=(agent(trouble="OperationalError: database is locked"),)
     ),
-    "The agent is frozen, and its connection is still open.": (
-        Cause.AGENT_STALLED,
-        queued_in(agents=(silent(20),)),
+    "The agents may not read their queue, or not report.": unserved(
+        agents=(agent(trouble=refusal("read queue warrener.queue.default", "agent")),)
     ),
-    "The agent drains.": (Cause.AGENTS_DRAINING, unserved(agents=(agent(draining=True),))),
-    "The agents of the queue have an earlier version without the job type.": (
-        Cause.TYPE_NOT_KNOWN,
-        queued_in(agents=(agent(job_types=("flights.list",)),)),
+    "Other jobs are in the queue before it.": job_facts(queued()),
+    "It runs.": job_facts(running()),
+    "Its cancellation was requested, and the handler goes on.": job_facts(
+        running(cancel_reason="wrong file")
     ),
-    "An agent without the job type has returned the attempt.": (
-        Cause.TYPE_NOT_KNOWN,
-        job_facts(retrying(error=UNKNOWN_TYPE, failures=0), system(agents=(agent(job_types=None),))),
+    "It runs past its timeout.": job_facts(running(started_at=after(-3700))),
+    "The agent that runs it was killed.": job_facts(running(), system(agents=(silent(30),))),
+    "The agent that runs it was killed a moment ago.": job_facts(
+        running(), system(queues=queue(), agents=(agent(last_seen_at=after(-2)),))
     ),
-    "All slots of the queue's agents are taken.": (
-        Cause.SLOTS_FULL,
-        queued_in(agents=(agent(free_slots={"default": 0}, running=4),)),
+    "It has succeeded.": job_facts(ended(JobState.SUCCEEDED)),
+    "It was cancelled.": job_facts(ended(JobState.CANCELLED, cancel_reason="wrong file")),
+    "Its deadline has passed.": job_facts(ended(JobState.EXPIRED, deadline_at=after(-60))),
+    "Its attempts are used up.": job_facts(dead(5), dead_letter=dead_letter()),
+    "Its attempts are used up, and some were lost with their agents.": job_facts(
+        dead(8, failures=5, losses=3), dead_letter=dead_letter()
     ),
-    "The agents cannot use their ledger.": (
-        Cause.LEDGER_UNREACHABLE,
-        unserved(agents=(agent(trouble="OperationalError: database is locked"),)),
+    "Its policy does not retry the error.": job_facts(
+        dead(1, policy=JobPolicy(max_attempts=3), error=WRONG_HEADER),
+        dead_letter=dead_letter(reason="WrongHeader is never retried (no_retry_on)"),
     ),
-    "The agents may not read their queue, or not report.": (
-        Cause.PERMISSION_REFUSED,
-        unserved(agents=(agent(trouble=refusal("read queue warrener.queue.default", "agent")),)),
+    "Its attempts have ended their processes.": job_facts(
+        dead(4, error=KILLED),
+        dead_letter=dead_letter(reason="quarantined as poison: 4 attempts ended with their process"),
     ),
-    "Other jobs are in the queue before it.": (Cause.IN_QUEUE, job_facts(queued())),
-    "It runs.": (Cause.RUNNING, job_facts(running())),
-    "Its cancellation was requested, and the handler goes on.": (
-        Cause.CANCEL_REQUESTED,
-        job_facts(running(cancel_reason="wrong file")),
+    "Its dead letter was redriven.": job_facts(
+        dead(5),
+        dead_letter=dead_letter(state=DeadLetterState.REDRIVEN, redriven_as=NEW),
+        redriven_as=replace(running(), job_id=NEW),
     ),
-    "It runs past its timeout.": (Cause.TIMED_OUT, job_facts(running(started_at=after(-3700)))),
-    "The agent that runs it was killed.": (
-        Cause.AGENT_LOST,
-        job_facts(running(), system(agents=(silent(30),))),
+    "Its dead letter was dropped.": job_facts(
+        dead(5), dead_letter=dead_letter(state=DeadLetterState.DROPPED, note="the order was refunded")
     ),
-    "The agent that runs it was killed a moment ago.": (
-        Cause.AGENT_LOST,
-        job_facts(running(), system(queues=queue(), agents=(agent(last_seen_at=after(-2)),))),
+    "A schedule is paused.": schedule(
+        schedule_row(paused=True, pause_reason="maintenance"),
+        ticks=(tick(status=TickStatus.SKIPPED, reason="the schedule is paused: maintenance", job_id=None),),
     ),
-    "It has succeeded.": (Cause.SUCCEEDED, job_facts(ended(JobState.SUCCEEDED))),
-    "It was cancelled.": (Cause.CANCELLED, job_facts(ended(JobState.CANCELLED, cancel_reason="wrong file"))),
-    "Its deadline has passed.": (Cause.EXPIRED, job_facts(ended(JobState.EXPIRED, deadline_at=after(-60)))),
-    "Its attempts are used up.": (Cause.DEAD_LETTER, job_facts(dead(5), dead_letter=dead_letter())),
-    "Its attempts are used up, and some were lost with their agents.": (
-        Cause.DEAD_LETTER,
-        job_facts(dead(8, failures=5, losses=3), dead_letter=dead_letter()),
+    "The requests of ten ticks in a row were rejected.": schedule(
+        schedule_row(
+            paused=True,
+            pause_reason="the requests of its last 10 ticks were rejected: "
+            "arguments: expected 'path', got none",
+        )
     ),
-    "Its policy does not retry the error.": (
-        Cause.DEAD_LETTER,
-        job_facts(
-            dead(1, policy=JobPolicy(max_attempts=3), error=WRONG_HEADER),
-            dead_letter=dead_letter(reason="WrongHeader is never retried (no_retry_on)"),
-        ),
+    "A schedule has reached its limit of jobs (`max_runs`).": schedule(
+        schedule_row(choices={"max_runs": 3}, runs=3, next_at=None, wake_at=None)
     ),
-    "Its attempts have ended their processes.": (
-        Cause.DEAD_LETTER,
-        job_facts(
-            dead(4, error=KILLED),
-            dead_letter=dead_letter(reason="quarantined as poison: 4 attempts ended with their process"),
-        ),
+    "A schedule would start itself in a circle.": schedule(
+        refused=parked(
+            "bad_fields",
+            "expected schedules that do not start each other, got flights.hourly → a → flights.hourly",
+        )
     ),
-    "Its dead letter was redriven.": (
-        Cause.REDRIVEN,
-        job_facts(
-            dead(5),
-            dead_letter=dead_letter(state=DeadLetterState.REDRIVEN, redriven_as=NEW),
-            redriven_as=replace(running(), job_id=NEW),
-        ),
+    "A tick was skipped by the overlap policy.": schedule(
+        schedule_row(choices={"overlap": OverlapPolicy.SKIP}),
+        ticks=(held_back(status=TickStatus.SKIPPED),),
+        last_job=replace(running(), job_id=JOB),
     ),
-    "Its dead letter was dropped.": (
-        Cause.DROPPED,
-        job_facts(
-            dead(5), dead_letter=dead_letter(state=DeadLetterState.DROPPED, note="the order was refunded")
-        ),
+    "A tick waits for the end of an earlier job.": schedule(
+        schedule_row(choices={"overlap": OverlapPolicy.QUEUE_ONE}, waiting=1),
+        ticks=(held_back(status=TickStatus.WAITING),),
+        last_job=replace(running(), job_id=JOB),
     ),
-    "A schedule is paused.": (
-        Cause.SCHEDULE_PAUSED,
-        schedule(
-            schedule_row(paused=True, pause_reason="maintenance"),
-            ticks=(
-                tick(status=TickStatus.SKIPPED, reason="the schedule is paused: maintenance", job_id=None),
-            ),
-        ),
+    "The request of a tick was rejected.": schedule(
+        schedule_row(),
+        ticks=(tick(),),
+        rejected=parked("bad_arguments", "arguments: expected 'path', got none"),
     ),
-    "The requests of ten ticks in a row were rejected.": (
-        Cause.SCHEDULE_PAUSED,
-        schedule(
-            schedule_row(
-                paused=True,
-                pause_reason="the requests of its last 10 ticks were rejected: "
-                "arguments: expected 'path', got none",
-            )
-        ),
+    "A schedule waits for an event.": schedule(
+        schedule_row(rule=EventRule(exchange="shop", key="order.#"), next_at=None, wake_at=None)
     ),
-    "A schedule has reached its limit of jobs (`max_runs`).": (
-        Cause.SCHEDULE_OVER,
-        schedule(schedule_row(choices={"max_runs": 3}, runs=3, next_at=None, wake_at=None)),
+    "A tick is overdue.": schedule(schedule_row(next_at=after(-300), wake_at=after(-300))),
+    "A schedule waits for its next tick.": schedule(schedule_row(), ticks=(tick(),)),
+    "A name that no schedule has.": schedule(),
+    "A queue with agents.": facts.QueueSubject(system=system(), name="default", oldest=after(-1)),
+    "A queue with jobs and no consumer.": facts.QueueSubject(
+        system=system(queues=queue(waiting=7), agents=(silent(),)), name="default", oldest=after(-240)
     ),
-    "A schedule would start itself in a circle.": (
-        Cause.SCHEDULE_REFUSED,
-        schedule(
-            refused=parked(
-                "bad_fields",
-                "expected schedules that do not start each other, got flights.hourly → a → flights.hourly",
-            )
-        ),
+    "An agent with free slots.": facts.AgentSubject(system=system(), row=agent()),
+    "An agent that has drained.": facts.AgentSubject(
+        system=system(agents=(silent(draining=True),)), row=silent(draining=True)
     ),
-    "A tick was skipped by the overlap policy.": (
-        Cause.TICK_SKIPPED,
-        schedule(
-            schedule_row(choices={"overlap": OverlapPolicy.SKIP}),
-            ticks=(held_back(status=TickStatus.SKIPPED),),
-            last_job=replace(running(), job_id=JOB),
-        ),
-    ),
-    "A tick waits for the end of an earlier job.": (
-        Cause.TICK_WAITS,
-        schedule(
-            schedule_row(choices={"overlap": OverlapPolicy.QUEUE_ONE}, waiting=1),
-            ticks=(held_back(status=TickStatus.WAITING),),
-            last_job=replace(running(), job_id=JOB),
-        ),
-    ),
-    "The request of a tick was rejected.": (
-        Cause.TICK_REJECTED,
-        schedule(
-            schedule_row(),
-            ticks=(tick(),),
-            rejected=parked("bad_arguments", "arguments: expected 'path', got none"),
-        ),
-    ),
-    "A schedule waits for an event.": (
-        Cause.EVENT_AWAITED,
-        schedule(schedule_row(rule=EventRule(exchange="shop", key="order.#"), next_at=None, wake_at=None)),
-    ),
-    "A tick is overdue.": (
-        Cause.SCHEDULER_LATE,
-        schedule(schedule_row(next_at=after(-300), wake_at=after(-300))),
-    ),
-    "A schedule waits for its next tick.": (Cause.NEXT_TICK, schedule(schedule_row(), ticks=(tick(),))),
-    "A name that no schedule has.": (Cause.NEVER_SEEN, schedule()),
-    "A queue with agents.": (
-        Cause.QUEUE_WORKS,
-        QueueSubject(system=system(), name="default", oldest=after(-1)),
-    ),
-    "A queue with jobs and no consumer.": (
-        Cause.AGENT_GONE,
-        QueueSubject(
-            system=system(queues=queue(waiting=7), agents=(silent(),)), name="default", oldest=after(-240)
-        ),
-    ),
-    "An agent with free slots.": (Cause.AGENT_WORKS, AgentSubject(system=system(), row=agent())),
-    "An agent that has drained.": (
-        Cause.AGENT_ENDED,
-        AgentSubject(system=system(agents=(silent(draining=True),)), row=silent(draining=True)),
-    ),
-    "A job type with agents.": (Cause.TYPE_SERVED, TypeSubject(system=system(), row=job_type())),
+    "A job type with agents.": facts.TypeSubject(system=system(), row=job_type()),
 }
-"""When a cause comes about: the cause, and its facts. The page has what is explained then."""
+"""When a cause comes about: its facts. The page has what is explained then, the cause too."""
 
 
 def explained(when: str) -> Explanation:
-    """What is explained in this case."""
-    _, found = CASES[when]
+    found = CASES[when]
     return found if isinstance(found, Explanation) else explain(found)
 
 
 def table() -> str:
-    """The table of the page."""
     lines = [
         "| when | cause | what it says | what is next | on a page | command |",
         "|---|---|---|---|---|---|",
@@ -586,7 +456,6 @@ def table() -> str:
 
 
 def updated(page: str) -> str:
-    """The page with the table of today."""
     return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table()}\n{END}", page, flags=re.DOTALL)
 
 

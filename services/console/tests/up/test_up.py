@@ -1,38 +1,26 @@
-"""The parts of `up`: processes that are kept alive, their output, and their end."""
+"""The parts of `up`: its processes, their environment, their output, and their end."""
 
 import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from tests.store_rows import job_type_row
 
 from warrener.command.services import choose_log_levels
-from warrener.up.folder import Endpoints
+from warrener.up import processes
 from warrener.up.output import JsonOutput, LogLine, QuietOutput, banner_lines, example_request, read_line
-from warrener.up.processes import (
-    LogLevels,
-    ProcessSpec,
-    Shutdown,
-    SupervisedProcess,
-    Unusable,
-    build_environment,
-    console_spec,
-    process_specs,
-)
+from warrener.up.processes import LogLevels, ProcessSpec, build_environment
+from warrener_runtime.running_up import Endpoints
 
 ENDPOINTS = Endpoints("amqp://b/", "sqlite:///s.db", "sqlite:///l.db")
 
 
-class RecordingOutput:
+class RecordingOutput(JsonOutput):
     """Records every event and line, and lets a test wait for one."""
 
     def __init__(self) -> None:
@@ -40,17 +28,10 @@ class RecordingOutput:
         self._changed = asyncio.Event()
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
-        assert message
-        assert source
-        self.facts = facts
         self._add(event, source)
 
     def line(self, source: str, line: LogLine) -> None:
-        assert source
         self._add("line", line.message)
-
-    def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
-        raise AssertionError((message, facts))
 
     def _add(self, what: str, message: str) -> None:
         self.recorded.append((what, message))
@@ -64,66 +45,6 @@ class RecordingOutput:
                 await self._changed.wait()
 
 
-def supervised(program: str, output: RecordingOutput) -> SupervisedProcess:
-    spec = ProcessSpec("agent", "agent", (sys.executable, "-c", program))
-    return SupervisedProcess(spec, build_environment(spec, os.environ, ENDPOINTS, LogLevels()), output)
-
-
-@asynccontextmanager
-async def started(child: SupervisedProcess) -> AsyncGenerator[asyncio.Task[None]]:
-    task = asyncio.create_task(child.run())
-    try:
-        yield task
-    finally:
-        child.stop(signal.SIGKILL)
-        await asyncio.wait({task}, timeout=60)
-
-
-WAITS = "print('here', flush=True); import signal; signal.pause()"
-
-
-async def test_what_dies_is_started_again() -> None:
-    output = RecordingOutput()
-    child = supervised(WAITS, output)
-    async with started(child) as task:
-        await output.until("here")
-        first = child.pid
-        assert first is not None
-        os.kill(first, signal.SIGKILL)
-        await output.until("here", times=2)
-        assert child.pid not in {first, None}
-        assert ("exited", "agent") in output.recorded
-        child.stop()
-        async with asyncio.timeout(60):
-            await task
-    assert child.pid is None
-
-
-async def test_a_misconfigured_process_ends_up() -> None:
-    output = RecordingOutput()
-    child = supervised("print('no module shop.jobs'); raise SystemExit(2)", output)
-    with pytest.raises(Unusable):
-        async with asyncio.timeout(60):
-            await child.run()
-    assert ("line", "no module shop.jobs") in output.recorded
-
-
-def test_a_child_does_not_outlive_its_parent() -> None:
-    starter = (
-        "import os, subprocess, sys; "
-        "child = subprocess.Popen([sys.executable, '-m', 'warrener.up.die_with_parent', str(os.getpid()), "
-        "sys.executable, '-c', 'import signal; print(\"here\", flush=True); signal.pause()']); "
-        "print(child.pid, flush=True); child.wait()"
-    )
-    with subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        words = {parent.stdout.readline().strip(), parent.stdout.readline().strip()}
-        child = psutil.Process(int((words - {"here"}).pop()))
-        parent.kill()
-        child.wait(timeout=60)
-    assert not child.is_running()
-
-
 async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() -> None:
     stubborn = (
         "import signal\n"
@@ -133,8 +54,11 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
         "while signal.sigwait(stops): print('no', flush=True)\n"
     )
     output = RecordingOutput()
-    shutdown, child = Shutdown(output), supervised(stubborn, output)
-    async with started(child) as task:
+    spec = ProcessSpec("agent", "agent", (sys.executable, "-c", stubborn))
+    environment = build_environment(spec, os.environ, ENDPOINTS, LogLevels())
+    shutdown, child = processes.Shutdown(output), processes.SupervisedProcess(spec, environment, output)
+    task = asyncio.create_task(child.run())
+    try:
         await output.until("here")
         shutdown.request()
         end = asyncio.create_task(shutdown.stop_all({task: child}))
@@ -145,37 +69,36 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
         shutdown.request()
         async with asyncio.timeout(60):
             await end
-    assert [
-        what for what, _ in output.recorded if what in {"draining", "releasing", "killed", "stopped"}
-    ] == ["draining", "releasing", "killed", "stopped"]
-
-
-def test_there_are_one_scheduler_one_supervisor_and_as_many_agents_as_requested() -> None:
-    assert [each.name for each in process_specs(["shop"], 2, None)] == [
-        "scheduler",
-        "supervisor",
-        "agent-1",
-        "agent-2",
+    finally:
+        child.stop(signal.SIGKILL)
+        await asyncio.wait({task}, timeout=60)
+    assert [what for what, _ in output.recorded if what != "line"] == [
+        *("started", "draining", "releasing", "killed", "stopped")
     ]
-    assert [each.name for each in process_specs(["shop"], 1, 5)] == ["scheduler", "supervisor", "agent"]
-    assert process_specs(["shop"], 1, 5)[-1].command[1:] == ("-m", "warrener_agent", "shop", "--slots", "5")
-    assert [each.name for each in process_specs([], 3, None)] == ["scheduler", "supervisor"]
 
 
-def test_a_process_gets_the_urls_that_it_needs_alone() -> None:
-    scheduler, _, agent = process_specs(["shop"], 1, None)
+@pytest.mark.parametrize(
+    ("modules", "agents", "expected"),
+    [(["shop"], 2, ["agent-1", "agent-2"]), (["shop"], 1, ["agent"]), ([], 3, [])],
+)
+def test_there_are_one_scheduler_one_supervisor_and_as_many_agents_as_requested(
+    modules: list[str], agents: int, expected: list[str]
+) -> None:
+    found = processes.process_specs(modules, agents, None)
+    assert [each.name for each in found] == ["scheduler", "supervisor", *expected]
+
+
+def test_a_process_gets_the_urls_and_options_that_it_needs_alone() -> None:
+    scheduler, _, agent = processes.process_specs(["shop"], 1, 5)
     found = build_environment(scheduler, {"HOME": "/x"}, ENDPOINTS, LogLevels())
     assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
     assert "WARRENER_LEDGER_URL" not in found
+    assert agent.command[1:] == ("-m", "warrener_agent", "shop", "--slots", "5")
     assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, LogLevels())
-
-
-def test_the_console_serves_on_loopback_on_a_socket_of_ours() -> None:
-    spec = console_spec(7)
-    assert (spec.command[-2:], spec.inherited) == (("--listen-fd", "7"), (7,))
-    found = build_environment(spec, {"WARRENER_CONSOLE_HOST": "0.0.0.0"}, ENDPOINTS, LogLevels())
-    assert found["WARRENER_CONSOLE_HOST"] == "127.0.0.1"
-    assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
+    console = processes.console_spec(7)
+    assert (console.command[-2:], console.inherited) == (("--listen-fd", "7"), (7,))
+    found = build_environment(console, {"WARRENER_CONSOLE_HOST": "0.0.0.0"}, ENDPOINTS, LogLevels())
+    assert (found["WARRENER_CONSOLE_HOST"], found["WARRENER_STORE_URL"]) == ("127.0.0.1", "sqlite:///s.db")
 
 
 def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None:
@@ -196,7 +119,7 @@ def test_a_record_with_the_names_of_an_event_has_its_line_in_json(capsys: pytest
 
 
 def test_handlers_lines_are_stored_from_info_on_and_the_terminal_shows_warnings_and_what_is_printed() -> None:
-    scheduler, _, agent = process_specs(["shop"], 1, None)
+    scheduler, _, agent = processes.process_specs(["shop"], 1, None)
     levels, name = LogLevels("warning", "info"), "WARRENER_AGENT_HANDLER_LOG_LEVEL"
     found = build_environment(agent, {}, ENDPOINTS, levels)
     assert (found["WARRENER_LOG_LEVEL"], found[name]) == ("warning", "info")

@@ -34,7 +34,6 @@ class Driver(Protocol[C]):
 
     def abort(self, connection: C) -> None:
         """Close the connection at once, without notice to the database."""
-        ...
 
     def close(self, connection: C) -> Coroutine[Any, Any, None]:
         """Close the connection in any state; never raises, never takes long."""

@@ -145,15 +145,12 @@ class Ledger(Protocol):
 
     async def start(self) -> None:
         """Connect, and make missing tables."""
-        ...
 
     async def close(self) -> None:
         """Disconnect. May be called twice, or never started."""
-        ...
 
     async def ping(self) -> None:
         """Make one round trip. Raises LedgerUnavailable without an answer, or if it is read-only."""
-        ...
 
     async def time(self) -> datetime:
         """Return the time of the database's clock, in UTC, which leases go by. Raises LedgerUnavailable."""
@@ -205,11 +202,9 @@ class Ledger(Protocol):
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         """Release claims that came to no end: the same attempt may be claimed again at once."""
-        ...
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
         """Mark these jobs as cancelled, for later claims. Completed ones stay completed."""
-        ...
 
     def transaction(
         self, claim: Claim, *, agent_id: str, time_left: float = inf

@@ -58,10 +58,9 @@ def up(
     from warrener.up.run import Up, UpOptions
 
     levels = choose_log_levels(verbose=verbose)
+    services = process_specs(modules or (), agents, slots)
     options = UpOptions(
-        modules or (),
-        agents if modules else 0,
-        slots,
+        services,
         broker,
         store,
         ledger,
@@ -69,8 +68,7 @@ def up(
         log_levels=levels,
         console=None if no_console else _listen_for_console(),
     )
-    specs = process_specs(options.modules, options.agents, options.slots)
-    width = max(len("broker"), *(len(spec.name) for spec in specs))
+    width = max(len("broker"), *(len(spec.name) for spec in services))
     output = JsonOutput() if as_json else PlainOutput(width)
     run(Up(options, DataFolder(data), QuietOutput(output) if levels.handlers else output).run())
 

@@ -16,16 +16,8 @@ from warrener.explanations.explanation import Explanation
 from warrener.explanations.facts import QueueSubject, SystemFacts, TypeSubject, counted
 from warrener.gathering import gather_system, queue_subject
 from warrener.render.times import span
+from warrener_contracts import topology as wire
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import (
-    DEAD_QUEUE,
-    REQUESTS_QUEUE,
-    SCHEDULER_COMMANDS,
-    STATUS_QUEUE,
-    SUPERVISOR_COMMANDS,
-    UNROUTABLE_QUEUE,
-    Queue,
-)
 from warrener_store import StoreError
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
@@ -39,10 +31,10 @@ _ALARM = "`rabbitmq-diagnostics alarms` names the node: make room on its disk, o
 _NTP = "let a time service (NTP) set both clocks"
 
 _CONSUMED = (
-    ("scheduler", "scheduler", REQUESTS_QUEUE),
-    ("scheduler commands", "scheduler", SCHEDULER_COMMANDS),
-    ("supervisor", "supervisor", STATUS_QUEUE),
-    ("supervisor commands", "supervisor", SUPERVISOR_COMMANDS),
+    ("scheduler", "scheduler", wire.REQUESTS_QUEUE),
+    ("scheduler commands", "scheduler", wire.SCHEDULER_COMMANDS),
+    ("supervisor", "supervisor", wire.STATUS_QUEUE),
+    ("supervisor commands", "supervisor", wire.SUPERVISOR_COMMANDS),
 )
 """Checks, and the service that consumes the queue of each."""
 
@@ -62,7 +54,7 @@ async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResul
             if not any(each.missing for each in found.differences):
                 for name, service, queue in _CONSUMED:
                     yield check_consumers(name, service, queue, await inspector.queue(queue.name))
-                for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE):
+                for queue in (wire.DEAD_QUEUE, wire.UNROUTABLE_QUEUE):
                     seen = await inspector.queue(queue.name)
                     if seen is not None and seen.messages and not seen.consumers:
                         yield warning(
@@ -133,7 +125,7 @@ def permissions(refused: str | None) -> CheckResult:
     )
 
 
-def check_consumers(name: str, service: str, queue: Queue, seen: QueueInfo | None) -> CheckResult:
+def check_consumers(name: str, service: str, queue: wire.Queue, seen: QueueInfo | None) -> CheckResult:
     """Require a consumer of the queue. `name` is that of the check."""
     if seen is None or not seen.consumers:
         waiting = f", {seen.messages} messages wait" if seen else ""

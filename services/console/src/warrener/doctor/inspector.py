@@ -75,7 +75,6 @@ class BrokerInspector:
         return QueueInfo(seen.message_count or 0, seen.consumer_count or 0)
 
     async def exchange_exists(self, name: str) -> bool:
-        """True if an exchange has this name."""
         declare = commands.Exchange.Declare(exchange=self.names.to_broker(name), passive=True)
         seen = await self._declare(declare, commands.Exchange.DeclareOk, _NOT_FOUND)
         return not isinstance(seen, ChannelRefused)
@@ -110,7 +109,6 @@ class BrokerInspector:
                 return refusal
 
     async def delete_exchange(self, name: str) -> None:
-        """Delete the exchange, if it exists."""
         async with self._channel() as channel:
             delete = commands.Exchange.Delete(exchange=self.names.to_broker(name))
             await _call(channel, delete, commands.Exchange.DeleteOk)
@@ -150,7 +148,8 @@ class BrokerInspector:
             while not answer.done() and self._session.blocked is None:
                 await asyncio.wait({answer}, timeout=_LOOK_INTERVAL)
             answer.cancel()
-            with suppress(ChannelRefused, asyncio.CancelledError):  # permissions have a check of their own
+            # Permissions have a check of their own.
+            with suppress(ChannelRefused, asyncio.CancelledError):
                 await answer
         return self._session.blocked
 
@@ -237,7 +236,8 @@ class _FirstDelivery(ChannelListener):
     """A channel listener that keeps its first delivery, and when it arrived."""
 
     def __init__(self) -> None:
-        self.arrived: asyncio.Future[tuple[Delivered, datetime]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.arrived: asyncio.Future[tuple[Delivered, datetime]] = loop.create_future()
 
     def on_delivery(self, delivery: Delivered) -> None:
         if not self.arrived.done():

@@ -1,18 +1,9 @@
 """Why a queue is not emptied, an agent takes nothing, or a job type is not run. Pure."""
 
-from warrener.explanations import delivery
+from warrener.explanations import delivery, facts
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk
-from warrener.explanations.facts import (
-    AgentSubject,
-    QueueSubject,
-    TypeSubject,
-    consumes_nothing,
-    counted,
-    free_slots,
-    names,
-)
 from warrener.explanations.jobs import end_held
 from warrener.explanations.suggestions import DOCTOR, another_agent, show_queue
 from warrener.render.times import ago, span
@@ -21,27 +12,28 @@ from warrener_store.agents.rows import AgentRow
 
 
 def explain_operation(
-    facts: QueueSubject | AgentSubject | TypeSubject,
+    subject: facts.QueueSubject | facts.AgentSubject | facts.TypeSubject,
 ) -> tuple[Explanation, tuple[str, ...]]:
     """Explain a queue, an agent or a job type, and name its queues."""
-    match facts:
-        case QueueSubject():
-            return _explain_queue(facts), (facts.name,)
-        case AgentSubject():
-            return _explain_agent(facts), facts.row.queues
-        case TypeSubject():
-            return _explain_type(facts), (facts.row.queue,)
+    match subject:
+        case facts.QueueSubject():
+            return _explain_queue(subject), (subject.name,)
+        case facts.AgentSubject():
+            return _explain_agent(subject), subject.row.queues
+        case facts.TypeSubject():
+            return _explain_type(subject), (subject.row.queue,)
 
 
-def _explain_queue(facts: QueueSubject) -> Explanation:
+def _explain_queue(subject: facts.QueueSubject) -> Explanation:
     """Explain a dispatch queue: the first thing that keeps agents from its jobs."""
-    queue, known = facts.name, facts.system.queues.get(facts.name)
+    queue, known = subject.name, subject.system.queues.get(subject.name)
     state = "not queried" if known is None else "does not exist"
     if known is not None and known.exists:
-        state = f"{counted(known.waiting, 'message')} waiting, {counted(known.consumers, 'consumer')}"
-    walk = around.begin_walk(facts.system, f"queue {queue}", state, facts.oldest)
-    since = facts.refusing_since or facts.oldest
-    is_refusing = facts.refusing_since is not None and facts.unpublished
+        consumers = facts.counted(known.consumers, "consumer")
+        state = f"{facts.counted(known.waiting, 'message')} waiting, {consumers}"
+    walk = around.begin_walk(subject.system, f"queue {queue}", state, subject.oldest)
+    since = subject.refusing_since or subject.oldest
+    is_refusing = subject.refusing_since is not None and subject.unpublished
     pause = walk.system.breakers.find_pause(queue)
     if found := (
         around.check_store(walk)
@@ -54,18 +46,18 @@ def _explain_queue(facts: QueueSubject) -> Explanation:
         or (delivery.end_refusing(walk, queue, since, "its jobs") if is_refusing else None)
     ):
         return found
-    for job_type in facts.waiting_types or (None,):
+    for job_type in subject.waiting_types or (None,):
         if found := delivery.check_agents(walk, queue, job_type, since=since):
             return found
-    return walk.end(Cause.QUEUE_WORKS, "Its agents have free slots", since=facts.oldest)
+    return walk.end(Cause.QUEUE_WORKS, "Its agents have free slots", since=subject.oldest)
 
 
 # -- agents ------------------------------------------------------------------------------------------------
 
 
-def _explain_agent(facts: AgentSubject) -> Explanation:
+def _explain_agent(subject: facts.AgentSubject) -> Explanation:
     """Explain an agent: ended, silent, draining, full, or at work."""
-    system, row, seen = facts.system, facts.row, facts.row.last_seen_at
+    system, row, seen = subject.system, subject.row, subject.row.last_seen_at
     is_silent = system.is_silent(row)
     as_drained, otherwise = ("ended", "silent") if is_silent else ("draining", "alive")
     state = as_drained if row.draining else otherwise
@@ -74,7 +66,7 @@ def _explain_agent(facts: AgentSubject) -> Explanation:
         return found
     if is_silent:
         return _silent(walk, row)
-    if consumes_nothing(system, row):
+    if facts.consumes_nothing(system, row):
         gone = "The agent consumes no queue any longer: it has just ended or been cut off"
         then = "Its attempts go to other agents once it has been silent for some seconds"
         offered = another_agent(row.queues[0])
@@ -85,7 +77,7 @@ def _explain_agent(facts: AgentSubject) -> Explanation:
 
 def _at_work(walk: Walk, row: AgentRow) -> Explanation:
     if row.draining:
-        draining = f"it takes no further jobs, with {counted(row.running, 'attempt')} to end"
+        draining = f"it takes no further jobs, with {facts.counted(row.running, 'attempt')} to end"
         return walk.end(
             Cause.AGENTS_DRAINING,
             f"The agent is draining: {draining}",
@@ -100,12 +92,12 @@ def _at_work(walk: Walk, row: AgentRow) -> Explanation:
         then = "It has returned its messages, and consumes again once its ledger answers"
         return walk.end(Cause.LEDGER_UNREACHABLE, sentence, DOCTOR, detail=trouble, next=then)
     queues = ", ".join(row.queues)
-    if full := [queue for queue in row.queues if not free_slots(row, queue)]:
+    if full := [queue for queue in row.queues if not facts.free_slots(row, queue)]:
         sentence = f"All {row.slots} slots of the agent for queue {', '.join(full)} are taken"
         then = "It takes the next job when an attempt ends"
         return walk.end(Cause.SLOTS_FULL, sentence, *another_agent(full[0]), next=then)
-    types = "" if row.job_types is None else f" of {counted(len(row.job_types), 'job type')}"
-    running = counted(row.running, "attempt") if row.running else "nothing"
+    types = "" if row.job_types is None else f" of {facts.counted(len(row.job_types), 'job type')}"
+    running = facts.counted(row.running, "attempt") if row.running else "nothing"
     sentence = f"The agent runs {running}, and has free slots for jobs{types} in queue {queues}"
     return walk.end(Cause.AGENT_WORKS, sentence, *map(show_queue, row.queues), since=row.started_at)
 
@@ -125,7 +117,7 @@ def _silent(walk: Walk, row: AgentRow) -> Explanation:
         return walk.end(Cause.AGENT_STALLED, sentence, DOCTOR, at="heartbeats", since=seen, next=then)
     then = "Its attempts wait: no other agent serves its queues"
     if others:
-        then = f"Its attempts went to other agents; its queues are served by {names(others)}"
+        then = f"Its attempts went to other agents; its queues are served by {facts.names(others)}"
     return walk.end(
         Cause.AGENT_GONE,
         f"The agent fell silent without a goodbye, {span(seen - row.started_at)} after its start",
@@ -139,10 +131,10 @@ def _silent(walk: Walk, row: AgentRow) -> Explanation:
 # -- job types ---------------------------------------------------------------------------------------------
 
 
-def _explain_type(facts: TypeSubject) -> Explanation:
+def _explain_type(subject: facts.TypeSubject) -> Explanation:
     """Explain a job type: held by a breaker, without an agent, or served."""
-    row, since = facts.row, facts.row.announced_at
-    walk = around.begin_walk(facts.system, f"job type {row.name}", f"queue {row.queue}", since)
+    row, since = subject.row, subject.row.announced_at
+    walk = around.begin_walk(subject.system, f"job type {row.name}", f"queue {row.queue}", since)
     walk.passed("announcement", f"by {row.announced_by}, {ago(since, walk.now)}")
     blocking = walk.system.breakers.find_blocking(row.name, row.policy, row.queue)
     served = f"Agents of queue {row.queue} know the job type and have free slots"

@@ -3,20 +3,10 @@
 from collections import Counter
 from datetime import timedelta
 
+from warrener.explanations import facts
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk
-from warrener.explanations.facts import (
-    MAX_SKEW,
-    JobFacts,
-    attempts_text,
-    class_name,
-    consumes_nothing,
-    counted,
-    deaths,
-    ended_agents,
-    first_line,
-)
 from warrener.explanations.suggestions import redrive_job, show_agent, show_dead_letter, show_job
 from warrener.render.times import ago, span
 from warrener_contracts.state_machine import JobState
@@ -63,7 +53,7 @@ def _owner_silent(walk: Walk, row: JobRow) -> Explanation | None:
     if owner is None:
         walk.unknown("heartbeats", f"none of {row.agent_id} is stored yet")
         return None
-    seen, is_gone = owner.last_seen_at, consumes_nothing(walk.system, owner)
+    seen, is_gone = owner.last_seen_at, facts.consumes_nothing(walk.system, owner)
     if not walk.system.is_silent(owner) and not is_gone:
         walk.passed("heartbeats", f"its agent was seen {ago(seen, walk.now)}")
         if around.is_permission(owner.trouble or ""):
@@ -83,14 +73,14 @@ def _owner_silent(walk: Walk, row: JobRow) -> Explanation | None:
 # -- over ----------------------------------------------------------------------------------------------------
 
 
-def explain_ended(walk: Walk, facts: JobFacts) -> Explanation:
+def explain_ended(walk: Walk, job: facts.JobFacts) -> Explanation:
     """Explain how a job ended, and what was done about its dead letter."""
-    row, reason = facts.row, ""
+    row, reason = job.row, ""
     walk.passed("attempts", f"{row.attempt}, {row.failures} failed, {row.losses} lost")
     skew = row.accepted_at - row.requested_at
     match row.state:
         case JobState.DEAD:
-            return _dead(walk, facts)
+            return _dead(walk, job)
         case JobState.SUCCEEDED:
             took = span((row.finished_at or row.updated_at) - row.requested_at)
             cause, sentence = Cause.SUCCEEDED, f"Succeeded {took} after its request"
@@ -98,7 +88,7 @@ def explain_ended(walk: Walk, facts: JobFacts) -> Explanation:
             cause, reason = Cause.CANCELLED, row.cancel_reason or ""
             sentence = f"Cancelled{'' if reason else ' without a reason'}"
         case _ if not row.attempt and row.deadline_at is not None and row.deadline_at <= row.accepted_at:
-            late = f", {span(skew)} after its request" if skew > MAX_SKEW else ""
+            late = f", {span(skew)} after its request" if skew > facts.MAX_SKEW else ""
             sentence = f"Expired without an attempt: its deadline had passed when it was accepted{late}"
             cause = Cause.EXPIRED
         case _:
@@ -106,15 +96,15 @@ def explain_ended(walk: Walk, facts: JobFacts) -> Explanation:
     return walk.end(cause, sentence, detail=reason, since=row.finished_at)
 
 
-def _dead(walk: Walk, facts: JobFacts) -> Explanation:
-    row, dead_letter = facts.row, facts.dead_letter
-    sentence, detail = _cause_of_death(facts)
+def _dead(walk: Walk, job: facts.JobFacts) -> Explanation:
+    row, dead_letter = job.row, job.dead_letter
+    sentence, detail = _cause_of_death(job)
     if dead_letter is None or dead_letter.state.unresolved:
         if dead_letter is not None and dead_letter.note:
             walk.note(dead_letter.note)
         cause, remedies = Cause.DEAD_LETTER, [redrive_job(row.job_id)]
         then = "A redrive requests it again"
-        if ended_agents(row):
+        if facts.ended_agents(row):
             fingerprint = dead_letter.fingerprint if dead_letter is not None else None
             remedies = [show_dead_letter(row.job_id, fingerprint)]
             then = "Find what ends its processes first; a redrive requests it again"
@@ -126,27 +116,27 @@ def _dead(walk: Walk, facts: JobFacts) -> Explanation:
         cause, new = Cause.REDRIVEN, dead_letter.redriven_as
         remedies = [show_job(new)] if new else []
         sentence += f"; redriven{f' as job {new}' if new else ''}"
-        then = _after_redrive(dead_letter.state, facts.redriven_as)
+        then = _after_redrive(dead_letter.state, job.redriven_as)
     return walk.end(cause, sentence, *remedies, detail=detail, since=row.finished_at, next=then)
 
 
-def _cause_of_death(facts: JobFacts) -> tuple[str, str]:
+def _cause_of_death(job: facts.JobFacts) -> tuple[str, str]:
     """Why the job is dead, and the error behind it; no word of the one is repeated in the other."""
-    row, error = facts.row, facts.row.error
-    if error is not None and deaths(row) >= row.policy.quarantine_threshold:
+    row, error = job.row, job.row.error
+    if error is not None and facts.deaths(row) >= row.policy.quarantine_threshold:
         texts = Counter(crash.partition(": ")[2] for crash in error.crashes)
         each = (f"{text} ({count} times)" if count > 1 else text for text, count in texts.items())
-        sentence = f"Quarantined after {counted(deaths(row), 'attempt')} that ended with their process"
-        return sentence, "; ".join(each)
+        ended = facts.counted(facts.deaths(row), "attempt")
+        return f"Quarantined after {ended} that ended with their process", "; ".join(each)
     limit = row.policy.max_attempts
-    tried = attempts_text(row.state, row.attempt, row.failures, row.losses, limit, noun="attempt")
+    tried = facts.attempts_text(row.state, row.attempt, row.failures, row.losses, limit, noun="attempt")
     sentence = f"Dead after {tried}"
     is_used_up = row.failures >= limit or row.losses > row.policy.max_lost_attempts
-    if facts.dead_letter is not None and not is_used_up:
-        sentence += f": {facts.dead_letter.reason}"
+    if job.dead_letter is not None and not is_used_up:
+        sentence += f": {job.dead_letter.reason}"
     if error is None:
         return sentence, ""
-    name, message = class_name(error.type), first_line(error.message)
+    name, message = facts.class_name(error.type), facts.first_line(error.message)
     return sentence, message if name in sentence else f"{name}: {message}"
 
 

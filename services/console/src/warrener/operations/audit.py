@@ -61,8 +61,7 @@ async def list_records(backend: Backend, query: AuditQuery) -> AuditPage:
     $ warrener audit --actor ann --action job.cancel --json
     """
     which = AuditFilter(actor=query.actor or None, action=query.action or None, subject=query.subject or None)
-    position = read_position(query.after, UUID)
-    after = None if position is None else AuditPosition(*position)
+    after = read_position(query.after, lambda moment, key: AuditPosition(moment, UUID(key)))
     found = await backend.store.audit_records(which, query.limit + 1, after)
     shown, following = cut_page(found, query.limit, lambda one: (one.recorded_at, one.record_id))
     hide = backend.masker.text

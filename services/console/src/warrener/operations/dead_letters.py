@@ -68,7 +68,7 @@ async def list_dead_letters(backend: noun.Backend, query: DeadLettersQuery) -> D
         job_type=query.job_type or None,
         died_after=query.since,
         redrive_id=query.redrive_id,
-        after=noun.read_position(query.after, UUID),
+        after=noun.read_position(query.after, lambda moment, key: (moment, UUID(key))),
         limit=query.limit + 1,
     )
     found = await backend.store.dead_letter_store.list_dead_letters(which)
@@ -172,21 +172,13 @@ async def redrive(call: noun.Call[RedriveBody]) -> noun.Outcome:
     """
     body = call.body
     which = await _select(call)
-    data = events.JobRedriveRequestedData(
-        selection=which,
-        limit=body.limit,
-        edits={**body.edits, **dict.fromkeys(body.unset)},
-        queue=body.queue,
-        policy=parse_policy_options(body.policy),
-        canary=body.canary,
-        rate=body.rate,
-        max_failures=body.max_failures,
-        even_if_succeeded=body.even_if_succeeded,
-        dry_run=body.dry_run,
-        by=call.by,
-        reason=body.reason,
-    )
-    outcome = await start(call, data)
+    fields = noun.fields_from(events.JobRedriveRequestedData, body) | {
+        "selection": which,
+        "edits": {**body.edits, **dict.fromkeys(body.unset)},
+        "policy": parse_policy_options(body.policy),
+        "by": call.by,
+    }
+    outcome = await start(call, events.JobRedriveRequestedData.model_validate(fields))
     if not body.dry_run:
         return outcome
     found = await _group(call, which)
@@ -275,7 +267,7 @@ class CausesQuery(noun.NounQuery):
     """The causes to list."""
 
     job_type: Annotated[str, noun.Flag("--type")] = Field(default="", max_length=200, description="Job type.")
-    limit: Annotated[int, noun.Flag("--limit", "-n")] = Field(
+    limit: noun.Limit = Field(
         default=50, ge=1, le=1000, description="Maximum number of causes, that of the last death first."
     )
 

@@ -11,14 +11,7 @@ from warrener.operations import noun
 from warrener.render.tones import Tone
 from warrener_contracts.fields import Duration, JsonObject, parse_duration
 from warrener_contracts.json_safety import is_array, is_object
-from warrener_store.incidents.rows import (
-    ALL_STEPS_DONE,
-    IncidentFilter,
-    IncidentPosition,
-    IncidentRow,
-    PolicyAdoption,
-    PolicyVersionRow,
-)
+from warrener_store.incidents import rows
 
 DEAD_JOBS = "job.dead"
 """The kind of incidents whose occurrences are dead jobs of one cause: its fingerprint is theirs."""
@@ -50,7 +43,7 @@ class Incident(BaseModel):
     last_seen_at: datetime
     state: IncidentState
     policy: str
-    policy_history: list[PolicyAdoption] = Field(
+    policy_history: list[rows.PolicyAdoption] = Field(
         description="All that it has followed, the present one last."
     )
     step: int = Field(description="Steps of the policy that are done.")
@@ -113,16 +106,15 @@ async def list_incidents(backend: noun.Backend, query: IncidentsQuery) -> Incide
     $ warrener escalation list
     $ warrener escalation list --all --json | jq -r '.[].fingerprint'
     """
-    now, position = await backend.now(), noun.read_position(query.after, str)
-    after = None if position is None else IncidentPosition(*position)
-    which = IncidentFilter(closed=query.closed, after=after, limit=query.limit + 1)
-    rows = await backend.store.escalations.incidents(which)
-    shown, following = noun.cut_page(rows, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
+    now, after = await backend.now(), noun.read_position(query.after, rows.IncidentPosition)
+    which = rows.IncidentFilter(closed=query.closed, after=after, limit=query.limit + 1)
+    found = await backend.store.escalations.incidents(which)
+    shown, following = noun.cut_page(found, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
     incidents = [Incident.model_validate(_fields(row, now, backend)) for row in shown]
     return IncidentsPage(incidents=incidents, next=following)
 
 
-def _fields(row: IncidentRow, now: datetime, backend: noun.Backend) -> dict[str, Any]:
+def _fields(row: rows.IncidentRow, now: datetime, backend: noun.Backend) -> dict[str, Any]:
     adoptions = [] if row.policy_history is None else list(row.policy_history.adoptions)
     return noun.fields_from(IncidentDetails, row) | {
         "text": backend.masker.text(_text(row.sample)),
@@ -134,7 +126,7 @@ def _fields(row: IncidentRow, now: datetime, backend: noun.Backend) -> dict[str,
     }
 
 
-def _state(row: IncidentRow, now: datetime) -> IncidentState:
+def _state(row: rows.IncidentRow, now: datetime) -> IncidentState:
     if row.closed_at is not None:
         return "closed"
     if row.snoozed_until is not None and row.snoozed_until > now:
@@ -155,9 +147,9 @@ async def _fingerprint(backend: noun.Backend, text: str) -> str:
     """Complete the fingerprint of an open incident; a text that begins none stands for itself. Raises
     CommandError for the beginning of several."""
     incidents = backend.store.escalations
-    if await incidents.incidents(IncidentFilter(fingerprints=[text], closed=True)):
+    if await incidents.incidents(rows.IncidentFilter(fingerprints=[text], closed=True)):
         return text
-    searched = await incidents.incidents(IncidentFilter(limit=_MAX_SEARCHED))
+    searched = await incidents.incidents(rows.IncidentFilter(limit=_MAX_SEARCHED))
     found = [row.fingerprint for row in searched if row.fingerprint.startswith(text)]
     if found and (len(text) < _MIN_PREFIX or len(found) > 1):
         raise UsageError(
@@ -174,18 +166,18 @@ async def read_incident(backend: noun.Backend, fingerprint: str) -> IncidentDeta
     """
     incidents, now = backend.store.escalations, await backend.now()
     whole = await _fingerprint(backend, fingerprint)
-    rows = await incidents.incidents(IncidentFilter(fingerprints=[whole], closed=True))
-    if not rows:
+    known = await incidents.incidents(rows.IncidentFilter(fingerprints=[whole], closed=True))
+    if not known:
         wanted = f"expected one open incident whose fingerprint begins with {fingerprint!r:.210}, got none"
         raise NothingFound(wanted, do=_WHERE)
-    row = rows[0]
+    row = known[0]
     versions = await incidents.policies() if row.policy_version else []
-    found = await incidents.pending(row.fingerprint, ALL_STEPS_DONE + 1, _MAX_OCCURRENCES + 1)
+    found = await incidents.pending(row.fingerprint, rows.ALL_STEPS_DONE + 1, _MAX_OCCURRENCES + 1)
     fields = _fields(row, now, backend) | {
         "steps": policy_steps(row, versions),
         "occurrences": [
             ListedOccurrence(
-                subject=one.subject, raised_at=one.raised_at, is_settled=one.steps_done >= ALL_STEPS_DONE
+                subject=one.subject, raised_at=one.raised_at, is_settled=one.steps_done >= rows.ALL_STEPS_DONE
             )
             for one in found[:_MAX_OCCURRENCES]
         ],
@@ -197,7 +189,7 @@ async def read_incident(backend: noun.Backend, fingerprint: str) -> IncidentDeta
 # -- steps -------------------------------------------------------------------------------------------------
 
 
-def policy_steps(row: IncidentRow, versions: list[PolicyVersionRow]) -> list[PolicyStep]:
+def policy_steps(row: rows.IncidentRow, versions: list[rows.PolicyVersionRow]) -> list[PolicyStep]:
     """The steps of the policy that an incident follows, with their times. Pure.
 
     The store has the time of the next step alone. The step before it was done that long ago as the next one

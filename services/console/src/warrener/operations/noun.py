@@ -99,6 +99,7 @@ class Flag:
 
 Keys = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 """Keys of several things; a form with one gives a text."""
+Limit = Annotated[int, Flag("--limit", "-n")]
 Time = Annotated[datetime | None, BeforeValidator(parse_time)]
 """A moment, or a time before now: 90s, 2h, P1D."""
 
@@ -114,9 +115,7 @@ class ListQuery(NounQuery):
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
-    limit: Annotated[int, Flag("--limit", "-n")] = Field(
-        default=50, ge=1, le=1000, description="Maximum number of rows, the newest first."
-    )
+    limit: Limit = Field(default=50, ge=1, le=1000, description="Maximum number of rows, the newest first.")
     after: str = Field(
         default="",
         max_length=400,
@@ -135,13 +134,13 @@ def cut_page(
     return shown, f"{moment.isoformat()} {key}"
 
 
-def read_position(text: str, as_key: Callable[[str], K]) -> tuple[datetime, K] | None:
+def read_position(text: str, make: Callable[[datetime, str], K]) -> K | None:
     """Read the position of a page's last row; None: the list begins. Raises CommandError."""
     if not text:
         return None
     moment, _, key = text.partition(" ")
     try:
-        return datetime.fromisoformat(moment).astimezone(UTC), as_key(key)
+        return make(datetime.fromisoformat(moment).astimezone(UTC), key)
     except ValueError:
         raise UsageError(
             f"after: expected the `next` of a page, got {text!r:.60}; begin at the first page"

@@ -7,35 +7,14 @@ from enum import StrEnum
 
 from pydantic import BaseModel, Field
 
+from warrener.operations import job_types, series
 from warrener.operations.agents import AgentsQuery, AgentSummary, find_agents
 from warrener.operations.breakers import Breaker, breakers_of, paused_queues
 from warrener.operations.dead_letters import CausesQuery, list_causes
 from warrener.operations.incidents import IncidentsQuery, list_incidents
-from warrener.operations.job_types import (
-    DEPLOYS_SHOWN,
-    DeploySummary,
-    deploy_summaries,
-    latest_versions,
-    live_counts,
-    series_names,
-)
 from warrener.operations.noun import Backend, NounQuery
 from warrener.operations.queues import QueueSummary, queues_of
 from warrener.operations.schedules import ListedSchedule, list_next, list_overdue
-from warrener.operations.series import (
-    RESOLUTIONS,
-    CauseSummary,
-    Recent,
-    Resolution,
-    SeriesPoint,
-    SeriesSummary,
-    StatisticsWindow,
-    causes_of,
-    point_of,
-    read_recent,
-    read_series,
-    summary_of,
-)
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import StateCount
@@ -46,7 +25,7 @@ _MAX_TYPES = 8
 _MAX_ROWS = 5
 _MAX_QUEUES = 8
 _BEHIND = timedelta(minutes=5)
-_LINES = {**RESOLUTIONS, StatisticsWindow.DAY: Resolution(BucketSpan.HOUR, 24)}
+_LINES = {**series.RESOLUTIONS, series.StatisticsWindow.DAY: series.Resolution(BucketSpan.HOUR, 24)}
 """Resolutions of the lines of job types, which are short."""
 _NOT_OVER = (JobState.RUNNING, JobState.QUEUED, JobState.WAITING, JobState.RETRYING)
 _MAX_SHOWN, _MAX_COUNTED, _MAX_NEEDED_CAUSES = 3, 1000, 100  # troubles of a kind
@@ -86,7 +65,7 @@ class Need(BaseModel):
 class OverviewQuery(NounQuery):
     """The window of the overview."""
 
-    window: StatisticsWindow = StatisticsWindow.HOUR
+    window: series.StatisticsWindow = series.StatisticsWindow.HOUR
 
 
 class OverviewType(BaseModel):
@@ -94,7 +73,7 @@ class OverviewType(BaseModel):
 
     name: str
     code_version: str | None
-    summary: SeriesSummary
+    summary: series.SeriesSummary
     counts: list[int]  # jobs that ended, over time
 
 
@@ -114,15 +93,15 @@ class Overview(BaseModel):
     """The whole system. `complete_until`: jobs that ended before are counted with their durations; later
     ones by number, unless `is_behind`."""
 
-    window: StatisticsWindow
+    window: series.StatisticsWindow
     now: datetime
     complete_until: datetime | None  # None: nothing is counted yet
     is_behind: bool
-    summary: SeriesSummary
-    points: list[SeriesPoint]
+    summary: series.SeriesSummary
+    points: list[series.SeriesPoint]
     live: dict[JobState, int]
-    causes: list[CauseSummary]
-    deploys: list[DeploySummary]
+    causes: list[series.CauseSummary]
+    deploys: list[job_types.DeploySummary]
     job_types: list[OverviewType]
     queues: list[QueueSummary]
     agents: AgentsLine
@@ -133,33 +112,35 @@ class Overview(BaseModel):
 async def read_overview(backend: Backend, query: OverviewQuery) -> Overview:
     """The whole system: throughput, success, failures by cause, lag, and what needs somebody."""
     store, now = backend.store, await backend.now()
-    resolution = RESOLUTIONS[query.window]
-    recent, counts = await read_recent(store, now), await store.count_jobs()
+    resolution = series.RESOLUTIONS[query.window]
+    recent, counts = await series.read_recent(store, now), await store.count_jobs()
     types, agents = await store.job_types(), await find_agents(backend, AgentsQuery())
-    names = series_names(types, counts)
+    names = job_types.series_names(types, counts)
     breakers = breakers_of(await store.breakers(), types, counts, backend.masker).values()
     queues = await _read_queues(backend, counts, agents, paused_queues(breakers))
-    points = (await read_series(store, None, resolution, recent))[""]
+    points = (await series.read_series(store, None, resolution, recent))[""]
     shown = await _shown_types(backend, names, query.window, recent)
-    series = await read_series(store, shown, _LINES[query.window], recent)
+    trends = await series.read_series(store, shown, _LINES[query.window], recent)
     moments = [point.starts_at for point in points]
     cause_buckets = await store.statistics.causes(resolution.span, names, resolution.since(now))
-    causes = causes_of(cause_buckets, moments, _MAX_CAUSES, backend.masker.text)
-    deploys = await store.statistics.deploys(now - DEPLOYS_SHOWN)
+    causes = series.causes_of(cause_buckets, moments, _MAX_CAUSES, backend.masker.text)
+    deploys = await store.statistics.deploys(now - job_types.DEPLOYS_SHOWN)
     live: Counter[JobState] = Counter()
-    for states in live_counts(counts).values():
+    for states in job_types.live_counts(counts).values():
         live.update(states)
     return Overview(
         window=query.window,
         now=now,
         complete_until=recent.position.complete_until if recent.position.revision else None,
         is_behind=await _is_behind(backend, recent),
-        summary=summary_of(points, now),
-        points=[point_of(point) for point in points],
+        summary=series.summary_of(points, now),
+        points=[series.point_of(point) for point in points],
         live={state: live[state] for state in _NOT_OVER},
         causes=causes,
-        deploys=[one for one in deploy_summaries(deploys) if one.first_seen_at >= resolution.since(now)],
-        job_types=_type_lines(series, deploys, now),
+        deploys=[
+            one for one in job_types.deploy_summaries(deploys) if one.first_seen_at >= resolution.since(now)
+        ],
+        job_types=_type_lines(trends, deploys, now),
         queues=queues[:_MAX_QUEUES],
         agents=_agents_line(agents),
         needs=await read_needs(backend, breakers, agents, queues),
@@ -170,7 +151,7 @@ async def read_overview(backend: Backend, query: OverviewQuery) -> Overview:
     )
 
 
-async def _is_behind(backend: Backend, recent: Recent) -> bool:
+async def _is_behind(backend: Backend, recent: series.Recent) -> bool:
     """True if jobs that ended minutes ago are not counted yet, as at the first start on an old table."""
     if recent.position.complete_until > recent.now - _BEHIND:
         return False
@@ -178,31 +159,31 @@ async def _is_behind(backend: Backend, recent: Recent) -> bool:
 
 
 async def _shown_types(
-    backend: Backend, names: Collection[str], window: StatisticsWindow, recent: Recent
+    backend: Backend, names: Collection[str], window: series.StatisticsWindow, recent: series.Recent
 ) -> Collection[str]:
     """The types to read: all, but for a week those with the most failures and jobs, by its days.
 
     The fine points of all types would be many: 200 types have 33,600 in a week.
     """
-    if window is not StatisticsWindow.WEEK:
+    if window is not series.StatisticsWindow.WEEK:
         return names
-    series = await read_series(backend.store, names, Resolution(BucketSpan.DAY, 8), recent)
-    totals = {name: summary_of(points, recent.now) for name, points in series.items()}
+    trends = await series.read_series(backend.store, names, series.Resolution(BucketSpan.DAY, 8), recent)
+    totals = {name: series.summary_of(points, recent.now) for name, points in trends.items()}
     return sorted(names, key=lambda name: (-totals[name].failed, -totals[name].jobs, name))[:_MAX_TYPES]
 
 
 def _type_lines(
-    series: Mapping[str, Sequence[SeriesBucket]], deploys: Collection[Deploy], now: datetime
+    trends: Mapping[str, Sequence[SeriesBucket]], deploys: Collection[Deploy], now: datetime
 ) -> list[OverviewType]:
-    versions = latest_versions(deploys)
+    versions = job_types.latest_versions(deploys)
     lines = [
         OverviewType(
             name=name,
             code_version=versions.get(name),
-            summary=summary_of(points, now),
+            summary=series.summary_of(points, now),
             counts=[point.jobs for point in points],
         )
-        for name, points in series.items()
+        for name, points in trends.items()
         if any(point.jobs for point in points)
     ]
     return sorted(lines, key=lambda one: (-one.summary.failed, -one.summary.jobs, one.name))[:_MAX_TYPES]

@@ -76,8 +76,7 @@ async def list_parked(backend: noun.Backend, query: ParkedQuery) -> ParkedPage:
     $ warrener parked list --reason unknown_job_type --since 2h
     """
     which = ParkedFilter(reason=query.reason or None, queue=query.queue or None, since=query.since)
-    position = noun.read_position(query.after, str)
-    after = None if position is None else ParkedAt(*position)
+    after = noun.read_position(query.after, ParkedAt)
     found = await backend.store.parked_summaries(which, query.limit + 1, after)
     shown, following = noun.cut_page(found, query.limit, lambda one: (one.parked_at, one.parked_id))
     messages = [ListedMessage.model_validate(_fields(one, one.beginning, backend.masker)) for one in shown]

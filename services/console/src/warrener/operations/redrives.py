@@ -6,7 +6,7 @@ A redrive, a dry run and a drop are all carried out by schedulers, and none of t
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -48,7 +48,7 @@ _FAILED = (
 class RedrivesQuery(noun.NounQuery):
     """The redrives to list."""
 
-    limit: Annotated[int, noun.Flag("--limit", "-n")] = Field(
+    limit: noun.Limit = Field(
         default=20, ge=1, le=1000, description="Maximum number of rows, the newest first."
     )
     fingerprint: str = Field(default="", max_length=12, description="Cause of death that they are about.")

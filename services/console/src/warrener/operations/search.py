@@ -20,7 +20,7 @@ from warrener.operations.agents import named_queues
 from warrener.operations.job_search import JobSearch, find_jobs
 from warrener.operations.jobs import job_of
 from warrener.operations.masking import Masker
-from warrener.operations.noun import Backend, Flag, NounQuery
+from warrener.operations.noun import Backend, Limit, NounQuery
 from warrener.render.schedules import rule_text
 from warrener.render.screen import one_line
 from warrener_contracts.identity import job_id_of
@@ -60,9 +60,7 @@ class SearchQuery(NounQuery):
         description="Id of a job or of its request (or eight characters of it), idempotency key, value of an "
         "argument (order=17 too), part of an error, of a parked message, or of a name.",
     )
-    limit: Annotated[int, Flag("--limit", "-n")] = Field(
-        default=10, ge=1, le=100, description="Maximum number of hits of each kind."
-    )
+    limit: Limit = Field(default=10, ge=1, le=100, description="Maximum number of hits of each kind.")
 
 
 class Hit(BaseModel):

@@ -11,8 +11,6 @@ from pathlib import Path
 from warrener.errors import CommandError
 from warrener_runtime.running_up import DEFAULT_FOLDER, ENDPOINTS_FILE, LOCK_FILE, Endpoints, find_holder
 
-__all__ = ["DEFAULT_FOLDER", "DataFolder", "Endpoints"]
-
 
 class DataFolder:
     """`.warrener/`: state, ledger, the broker's data, lock and endpoints."""
@@ -25,17 +23,14 @@ class DataFolder:
 
     @property
     def broker(self) -> Path:
-        """Data folder of the private broker."""
         return self.path / "broker"
 
     @property
     def state_url(self) -> str:
-        """URL of the private state store."""
         return f"sqlite:///{(self.path / 'state.db').absolute()}"
 
     @property
     def ledger_url(self) -> str:
-        """URL of the private ledger."""
         return f"sqlite:///{(self.path / 'ledger.db').absolute()}"
 
     def make(self) -> None:
@@ -80,5 +75,4 @@ class DataFolder:
             return None
 
     def save_broker_port(self, port: int) -> None:
-        """Store the port of the private broker."""
         self._port.write_text(str(port), encoding="ascii")

@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from rich.text import Text
 
 from warrener.render.screen import out, print_json_line
-from warrener.up.folder import Endpoints
+from warrener_runtime.running_up import Endpoints
 from warrener_runtime.secrets import mask
 from warrener_store.agents.rows import JobTypeRow
 
@@ -52,26 +52,10 @@ def read_line(text: str) -> LogLine:
 # -- outputs -----------------------------------------------------------------------------------------------
 
 
-class ConsoleOutput(Protocol):
-    """Prints what happens to the processes of `up`."""
-
-    def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
-        """Print an event of `up`."""
-        ...
-
-    def line(self, source: str, line: LogLine) -> None:
-        """Print a line that a service wrote."""
-        ...
-
-    def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
-        """Print that all services are ready, with the lines of the banner."""
-        ...
-
-
 class QuietOutput:
     """Prints what `output` prints, without log records below a warning of services and of their handlers."""
 
-    def __init__(self, output: ConsoleOutput) -> None:
+    def __init__(self, output: "JsonOutput | PlainOutput") -> None:
         self._output = output
         self.event, self.ready = output.event, output.ready
 
@@ -134,6 +118,10 @@ class PlainOutput:
         for line in lines:
             self._screen.print(head + line, soft_wrap=True)
             head = Text(" " * len(head))
+
+
+ConsoleOutput = QuietOutput | JsonOutput | PlainOutput
+"""Prints events of `up`, the lines that its services wrote, and the banner once all of them are ready."""
 
 
 # -- banner ------------------------------------------------------------------------------------------------

@@ -6,17 +6,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import TypeVar
 
-from warrener.up.folder import Endpoints
 from warrener.up.output import ConsoleOutput, read_line
 from warrener_runtime.backoff import ExponentialBackoff
-
-T = TypeVar("T")
+from warrener_runtime.running_up import Endpoints
 
 _STABLE_AFTER = 10.0  # seconds; an earlier death is a failed start
 _UNUSABLE = 2  # the exit code of a service whose settings or modules cannot be used
@@ -106,7 +103,6 @@ class SupervisedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Id of the running process."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
     async def run(self) -> None:
@@ -205,7 +201,6 @@ class Shutdown:
 
     @property
     def hurried(self) -> bool:
-        """True after the second signal."""
         return self._hurry.is_set()
 
     @contextmanager
@@ -231,14 +226,12 @@ class Shutdown:
         else:
             self._kill.set()
 
-    async def result_unless_requested(self, work: asyncio.Task[T]) -> T | None:
-        """The result of `work`; None if a signal comes first."""
-        requested = asyncio.create_task(self.requested.wait())
-        try:
-            await asyncio.wait({work, requested}, return_when=asyncio.FIRST_COMPLETED)
-            return await work if work.done() else None
-        finally:
-            requested.cancel()
+    async def ends_before_signal(self, work: asyncio.Task[None]) -> bool:
+        """True once `work` has ended, whose error is raised; False if a signal comes first."""
+        if not await _wait_ended({work}, self.requested):
+            return False
+        await work
+        return True
 
     async def stop_all(self, tasks: Mapping[asyncio.Task[None], SupervisedProcess]) -> None:
         """Stop all processes: agents first, then supervisor and scheduler, each with time to finish."""
@@ -250,26 +243,25 @@ class Shutdown:
     async def _stop(self, some: Mapping[asyncio.Task[None], SupervisedProcess]) -> None:
         for child in some.values():
             child.stop()
-        if await self._wait_ended(some, self._hurry, _DRAIN_TIMEOUT):
+        if await _wait_ended(some, self._hurry, _DRAIN_TIMEOUT):
             return
         for child in some.values():
             child.stop()  # the second SIGTERM hurries a service
-        if not await self._wait_ended(some, self._kill, _HURRY_TIMEOUT):
+        if not await _wait_ended(some, self._kill, _HURRY_TIMEOUT):
             for child in some.values():
                 self._output.event("killed", "did not end in time; killed", source=child.spec.name)
                 child.stop(signal.SIGKILL)
             await asyncio.wait(some)
 
-    async def _wait_ended(
-        self, some: Mapping[asyncio.Task[None], SupervisedProcess], hurry: asyncio.Event, seconds: float
-    ) -> bool:
-        """Wait for all to end, for `hurry`, or for the timeout. True if all have ended."""
-        if not some:
-            return True
-        ending = asyncio.create_task(asyncio.wait(some))
-        hurried_up = asyncio.create_task(hurry.wait())
-        await asyncio.wait({ending, hurried_up}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        over = all(task.done() for task in some)
-        ending.cancel()
-        hurried_up.cancel()
-        return over
+
+async def _wait_ended(
+    some: Collection[asyncio.Task[None]], hurry: asyncio.Event, seconds: float | None = None
+) -> bool:
+    """Wait for all to end, for `hurry`, or for the timeout. True if all have ended."""
+    if not some:
+        return True
+    waits = {asyncio.create_task(asyncio.wait(some)), asyncio.create_task(hurry.wait())}
+    await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for each in waits:
+        each.cancel()
+    return all(task.done() for task in some)

@@ -16,10 +16,11 @@ from warrener.doctor.inspector import open_inspector
 from warrener.errors import BrokerUnreachable, CommandError
 from warrener.installation import adopt, claim
 from warrener.up import processes
-from warrener.up.folder import DataFolder, Endpoints
+from warrener.up.folder import DataFolder
 from warrener.up.output import ConsoleOutput, banner_lines
 from warrener_devservers import PrivateRabbitMQ, ServerError
 from warrener_runtime.backoff import ExponentialBackoff
+from warrener_runtime.running_up import Endpoints
 from warrener_store import StateStore, StoreError, migrate
 from warrener_store.agents.rows import JobTypeRow
 
@@ -40,9 +41,7 @@ class ConsoleAddress:
 class UpOptions:
     """Options of `up`. A URL of None means a private broker, store or ledger."""
 
-    modules: Sequence[str]
-    agents: int
-    slots: int | None
+    services: Sequence[processes.ProcessSpec]
     broker_url: str | None
     store_url: str | None
     ledger_url: str | None
@@ -82,25 +81,45 @@ class Up:
             await self._check_broker(self._options.broker_url)
             yield self._options.broker_url
             return
-        broker = PrivateBroker(self._folder, self._output)
+        # It keeps its port from one `up` to the next, unless it is taken.
+        node = PrivateRabbitMQ(self._folder.broker, self._folder.broker_port())
+        self._folder.save_broker_port(node.port)
         self._output.event(
             "starting", "starting a private RabbitMQ; this takes some seconds", source="broker"
         )
-        starting = asyncio.create_task(broker.start())
+        starting = asyncio.create_task(asyncio.to_thread(node.start))
         try:
-            if (version := await self._shutdown.result_unless_requested(starting)) is None:
+            if not await self._shutdown.ends_before_signal(starting):
                 raise CommandError("stopped before it was ready")
+            version = await asyncio.to_thread(node.version)
             self._broker_name = f"RabbitMQ {version}, private,"
             self._output.event("started", f"RabbitMQ {version} is up", source="broker", version=version)
-            watching = asyncio.create_task(broker.watch())
+            watching = asyncio.create_task(self._watch(node))
             try:
-                yield broker.url
+                yield node.url
             finally:
                 watching.cancel()
                 await asyncio.wait({watching})
         finally:
             await asyncio.wait({starting})
-            await broker.stop(hurry=self._shutdown.hurried)
+            with contextlib.suppress(ServerError):  # its data stays
+                await asyncio.to_thread(node.kill if self._shutdown.hurried else node.stop)
+
+    async def _watch(self, node: PrivateRabbitMQ) -> None:
+        """Restart the private broker whenever it dies; never returns."""
+        backoff = ExponentialBackoff(first=0.5, ceiling=30.0)
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL)
+            if node.running:
+                continue
+            self._output.event("exited", "died; restarting it with its data", source="broker")
+            try:
+                await asyncio.to_thread(node.start)
+                self._output.event("started", "is back", source="broker")
+                backoff.succeeded()
+            except ServerError as error:
+                self._output.event("failed", str(error), source="broker")
+                await asyncio.sleep(backoff.failed())
 
     async def _check_broker(self, broker_url: str) -> None:
         """Fail at once without a broker: services would wait for it, and a person is watching."""
@@ -114,10 +133,7 @@ class Up:
     async def _serve(self, endpoints: ResolvedEndpoints) -> None:
         since = datetime.now(UTC)
         options = self._options
-        children = [
-            self._supervised(spec, endpoints)
-            for spec in processes.process_specs(options.modules, options.agents, options.slots)
-        ]
+        children = [self._supervised(spec, endpoints) for spec in options.services]
         tasks = {asyncio.create_task(child.run(), name=child.spec.name): child for child in children}
         async with connect_store(endpoints) as store:
             banner_task = asyncio.create_task(self._print_banner(endpoints, store, children, since))
@@ -193,7 +209,6 @@ async def _run_after(banner: "asyncio.Task[None]", console: processes.Supervised
 
 
 async def _wait_until_ready(child: processes.SupervisedProcess) -> None:
-    """Wait until the service is ready."""
     while await asyncio.to_thread(_not_ready_reason, child) is not None:  # noqa: ASYNC110 - another process
         await asyncio.sleep(_READY_POLL_INTERVAL)
 
@@ -230,46 +245,3 @@ async def _wait_for_job_types(
         if announced and sum(row.pid in pids for row in known) == len(agents):
             return announced
         await asyncio.sleep(_READY_POLL_INTERVAL)
-
-
-# -- private broker ----------------------------------------------------------------------------------------
-
-
-class PrivateBroker:
-    """A RabbitMQ node of one `up`. It keeps its port from one `up` to the next, unless it is taken."""
-
-    def __init__(self, folder: DataFolder, output: ConsoleOutput) -> None:
-        self._node = PrivateRabbitMQ(folder.broker, folder.broker_port())
-        folder.save_broker_port(self._node.port)
-        self._output = output
-
-    @property
-    def url(self) -> str:
-        """Its URL, with user and password."""
-        return self._node.url
-
-    async def start(self) -> str:
-        """Start it and return its version. Raises ServerError with the end of its log."""
-        await asyncio.to_thread(self._node.start)
-        return await asyncio.to_thread(self._node.version)
-
-    async def watch(self) -> None:
-        """Restart it whenever it dies; never returns."""
-        backoff = ExponentialBackoff(first=0.5, ceiling=30.0)
-        while True:
-            await asyncio.sleep(_POLL_INTERVAL)
-            if self._node.running:
-                continue
-            self._output.event("exited", "died; restarting it with its data", source="broker")
-            try:
-                await asyncio.to_thread(self._node.start)
-                self._output.event("started", "is back", source="broker")
-                backoff.succeeded()
-            except ServerError as error:
-                self._output.event("failed", str(error), source="broker")
-                await asyncio.sleep(backoff.failed())
-
-    async def stop(self, *, hurry: bool) -> None:
-        """Stop it; its data stays."""
-        with contextlib.suppress(ServerError):
-            await asyncio.to_thread(self._node.kill if hurry else self._node.stop)
