@@ -36,7 +36,6 @@ class TickingSystem(Protocol):
 
     def prepare(self, place: Place) -> None:
         """Make its tables in a fresh place."""
-        ...
 
     def processes(self, place: Place) -> Sequence[Command]:
         """All that has to run."""
@@ -44,7 +43,6 @@ class TickingSystem(Protocol):
 
     def put(self, place: Place) -> None:
         """Ask for the schedule, where that is not in the code of the processes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,9 @@ class Requester(Protocol):
 
     async def request(self, count: int, payload: str) -> None:
         """Ask for `count` no-op jobs; return when the broker or database has confirmed that it keeps all."""
-        ...
 
     async def request_and_wait(self) -> None:
         """Ask for one job that stamps when it begins, and wait until its result is seen."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,6 @@ class System(Protocol):
 
     def prepare(self, place: Place) -> None:
         """Make its tables and queues in a fresh place."""
-        ...
 
     def workers(self, place: Place, count: int) -> Sequence[Command]:
         """All that has to run so that jobs are done, with `count` processes that do them."""

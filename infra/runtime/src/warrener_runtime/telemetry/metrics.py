@@ -11,13 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from warrener_runtime.telemetry.metric_names import (
-    MAX_VALUES,
-    OTHER,
-    MetricSpec,
-    prometheus_label,
-    prometheus_name,
-)
+from warrener_runtime.telemetry import metric_names
 
 _MAX_LENGTH = 100  # characters of a label's value
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,7 +36,7 @@ class HistogramValue(NamedTuple):
 class MetricReading(NamedTuple):
     """All series of one metric at one moment."""
 
-    spec: MetricSpec
+    spec: metric_names.MetricSpec
     numbers: Mapping[LabelValues, Number]
     histograms: Mapping[LabelValues, HistogramValue]
 
@@ -50,7 +44,7 @@ class MetricReading(NamedTuple):
 class LabelBounds:
     """Limits the values of each label, the same for all metrics of a service."""
 
-    def __init__(self, max_values: int = MAX_VALUES) -> None:
+    def __init__(self, max_values: int = metric_names.MAX_VALUES) -> None:
         self._max_values = max_values
         self._known: dict[str, set[str]] = {}
 
@@ -66,7 +60,7 @@ class LabelBounds:
         if value in known or not value:
             return value
         if len(known) >= self._max_values:
-            return OTHER
+            return metric_names.OTHER
         known.add(value)
         return value
 
@@ -76,7 +70,7 @@ class NumberMetric:
 
     __slots__ = ("_bounds", "_observed", "_values", "spec")
 
-    def __init__(self, spec: MetricSpec, bounds: LabelBounds) -> None:
+    def __init__(self, spec: metric_names.MetricSpec, bounds: LabelBounds) -> None:
         self.spec = spec
         self._bounds = bounds
         self._values: dict[LabelValues, Number] = {}
@@ -123,7 +117,7 @@ class HistogramMetric:
 
     __slots__ = ("_bounds", "_limits", "_values", "forward", "spec")
 
-    def __init__(self, spec: MetricSpec, bounds: LabelBounds) -> None:
+    def __init__(self, spec: metric_names.MetricSpec, bounds: LabelBounds) -> None:
         self.spec = spec
         self._bounds = bounds
         self._limits = spec.bounds
@@ -174,13 +168,13 @@ class Metrics:
         """Metrics that nobody reads."""
         return cls(enabled=False)
 
-    def counter(self, spec: MetricSpec) -> CounterMetric:
+    def counter(self, spec: metric_names.MetricSpec) -> CounterMetric:
         return self._make(spec, CounterMetric)
 
-    def gauge(self, spec: MetricSpec) -> GaugeMetric:
+    def gauge(self, spec: metric_names.MetricSpec) -> GaugeMetric:
         return self._make(spec, GaugeMetric)
 
-    def histogram(self, spec: MetricSpec) -> HistogramMetric:
+    def histogram(self, spec: metric_names.MetricSpec) -> HistogramMetric:
         return self._make(spec, HistogramMetric)
 
     def read(self) -> list[MetricReading]:
@@ -196,7 +190,7 @@ class Metrics:
         for instrument in self._instruments.copy().values():
             listener(instrument)
 
-    def _make(self, spec: MetricSpec, kind: type[I]) -> I:
+    def _make(self, spec: metric_names.MetricSpec, kind: type[I]) -> I:
         found = self._instruments.get(spec.name)
         if found is None:
             found = self._instruments[spec.name] = kind(spec, self._bounds)
@@ -213,13 +207,14 @@ def render(readings: Iterable[MetricReading], resource: Mapping[str, str]) -> st
     Names follow OpenTelemetry's translation: `warrener.job.duration` in seconds is
     `warrener_job_duration_seconds`. Pure.
     """
+    about = _labels((metric_names.prometheus_label(name), value) for name, value in resource.items())
     lines = [
         "# HELP target_info The service that these metrics are of.",
         "# TYPE target_info gauge",
-        f"target_info{_labels((prometheus_label(name), value) for name, value in resource.items())} 1",
+        f"target_info{about} 1",
     ]
     for reading in readings:
-        name = prometheus_name(reading.spec)
+        name = metric_names.prometheus_name(reading.spec)
         description = reading.spec.description.replace("\\", r"\\").replace("\n", r"\n")
         lines.append(f"# HELP {name} {description}")
         lines.append(f"# TYPE {name} {reading.spec.kind}")
@@ -240,8 +235,8 @@ def _samples(name: str, reading: MetricReading) -> Iterator[str]:
         yield f"{name}_count{_labels(pairs)} {below}"
 
 
-def _pairs(spec: MetricSpec, labels: LabelValues) -> list[tuple[str, str]]:
-    return [(prometheus_label(name), value) for name, value in spec.attributes(labels).items()]
+def _pairs(spec: metric_names.MetricSpec, labels: LabelValues) -> list[tuple[str, str]]:
+    return [(metric_names.prometheus_label(name), value) for name, value in spec.attributes(labels).items()]
 
 
 def _labels(pairs: Iterable[tuple[str, str]]) -> str:

@@ -37,7 +37,6 @@ class Guard(Protocol):
 
         `csrf_token` is the field of the form, or the header `X-CSRF-Token`.
         """
-        ...
 
 
 async def identify(guard: Guard, request: Request) -> Principal:
