@@ -26,8 +26,7 @@ _SECOND = timedelta(seconds=1)
 _MAX_CHANGE = timedelta(days=2)
 _HORIZON = 2190  # the last year of the calendar
 _LOOK_BACK = timedelta(days=2)
-_MAX_TIMES = 200
-"""Wall times of one clock change: a rule that ticks each second would have thousands."""
+_MAX_TIMES = 200  # wall times of one clock change: a rule that ticks each second would have thousands
 
 
 class _OffsetPeriod(NamedTuple):

@@ -32,8 +32,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END = datetime(2190, 1, 1, tzinfo=UTC)
 _MIN_INTERVAL = timedelta(milliseconds=100)
 """Shorter intervals would write ticks faster than schedulers decide them, from one request."""
-_MAX_LEAPS = 10_000
-"""An interval that misses its days so many times in a row never meets them."""
+_MAX_LEAPS = 10_000  # an interval that misses its days so many times in a row never meets them
 
 
 class RuleContext(NamedTuple):

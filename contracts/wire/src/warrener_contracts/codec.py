@@ -36,8 +36,7 @@ else:
 
 MAX_DECODE_FAILURES = 20
 """Unreadable events of one message that are parked and answered one by one; the others go together."""
-_EVENTS_PER_PART = 250
-"""Events of a batch that are decoded one by one before the caller's event loop may run."""
+_EVENTS_PER_PART = 250  # events of a batch that are decoded one by one before the caller's event loop may run
 _MAX_DETAIL = 2_000  # characters
 _ADDRESS: TypeAdapter[str] = TypeAdapter(ReplyAddress)
 # uuid5(NAMESPACE_DNS, "warrener.parked"). Fixed: the same bytes must stay the same parked message.

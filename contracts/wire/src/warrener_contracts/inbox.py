@@ -22,8 +22,7 @@ from warrener_contracts.parking import park_failure
 from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
 
-_EVENTS_PER_STEP = 250
-"""Events that are decoded before the event loop may run."""
+_EVENTS_PER_STEP = 250  # events that are decoded before the event loop may run
 _PASSED_ON = {topology.RETURN: topology.DELAY}
 """Exchanges that messages of another one reach under their own key: those that leave the delay queues."""
 _OWN_EXCHANGES = frozenset(exchange.name for exchange in topology.EXCHANGES)

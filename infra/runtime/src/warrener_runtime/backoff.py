@@ -2,8 +2,7 @@
 
 from warrener_runtime.logs import Log
 
-_REMIND = 300.0
-"""Seconds after which a continuing failure is logged again."""
+_REMIND = 300.0  # seconds after which a continuing failure is logged again
 
 
 class ExponentialBackoff:

@@ -34,8 +34,7 @@ from warrener_runtime.telemetry.baggage import attach_baggage
 
 _log = get_logger("agent.perform")
 
-_RELEASE_SHARE = 0.2
-"""Share of the drain grace that is reserved for releasing what does not end in time."""
+_RELEASE_SHARE = 0.2  # share of the drain grace that is reserved for releasing what does not end in time
 
 
 class AttemptRunner(ManagedComponent):

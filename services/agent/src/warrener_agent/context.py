@@ -16,8 +16,7 @@ from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 
 _log = logging.getLogger("warrener.progress")  # a line of the attempt, in whichever process its handler runs
-_MAX_NOTE = 500
-"""Characters of a note that are sent."""
+_MAX_NOTE = 500  # characters of a note that are sent
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 

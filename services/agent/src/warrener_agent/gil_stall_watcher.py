@@ -13,12 +13,9 @@ import time
 from contextlib import suppress
 
 DEADLINE = struct.Struct("=d")
-_PERIOD = 0.1
-"""Seconds between two checks of an agent that sends nothing."""
-_AFTER_FREEZE = 1.0
-"""Seconds that an agent has to send a deadline after it, or this process, was stopped."""
-_STACKS = 0.5
-"""Seconds that writing the stacks may take."""
+_PERIOD = 0.1  # seconds between two checks of an agent that sends nothing
+_AFTER_FREEZE = 1.0  # seconds that an agent has to send a deadline after it, or this process, was stopped
+_STACKS = 0.5  # seconds that writing the stacks may take
 _QUIET = 1.0
 """Seconds without a deadline after which the time that the agent waits for a processor is measured."""
 _SEIZED = 0.5

@@ -26,10 +26,8 @@ from warrener_runtime.logs import get_logger
 _log, _control_log = get_logger("agent.presence"), get_logger("agent.control")
 
 PULSE = "application/x-warrener-pulse"
-_FIRST_GRACE = 3
-"""Heartbeat intervals within which the first heartbeat may be missing without a log line."""
-_MAX_TYPES_LISTED = 500
-"""Job types that a heartbeat lists; an agent with more of them lists none."""
+_FIRST_GRACE = 3  # heartbeat intervals within which the first heartbeat may be missing without a log line
+_MAX_TYPES_LISTED = 500  # job types that a heartbeat lists; an agent with more of them lists none
 _BESIDES = f"exchange {topology.LOGS}"  # log lines are no work
 _UNPROVED_AFTER = 1.5
 """Heartbeat intervals without a proof after which the agent takes no attempts, before its lease ends."""

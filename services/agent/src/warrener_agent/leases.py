@@ -26,25 +26,17 @@ _STOP_SHARE: Final = 0.3
 """Share of the lease that is left when a handler whose claim could not be renewed is stopped."""
 _DELETION_PAUSE: Final = 0.1
 """Seconds between two batches of a deletion, so that claims never queue behind them."""
-_SECOND_REQUEST_SHARE: Final = 0.25
-"""Share of the lease after which an unanswered renewal is requested again."""
+_SECOND_REQUEST_SHARE: Final = 0.25  # share of the lease after which an unanswered renewal is requested again
 
 CHECK_SHARE: Final = 0.05
 """Share of a lease between two checks of the loop."""
-_RENEW_SHARE: Final = 0.65
-"""Share of a lease that is left when a blocked loop has missed its renewal."""
-_END_SHARE: Final = 0.25
-"""Share that is left when the process has to end, if nothing has renewed the lease."""
-_STALLED_SHARE: Final = 0.15
-"""The same, while no thread of Python runs."""
-_GONE_SHARE: Final = 0.1
-"""Share that is left when the process must be gone: clocks are not exact."""
-_RETRY_SHARE: Final = 0.15
-"""Share after which an unanswered renewal is tried again, by another connection."""
-_MAX_PENDING: Final = 3
-"""Renewals that wait for an answer at once."""
-_CHECKS_BEFORE_END: Final = 2
-"""Checks in a row that find the loop blocked before its process ends."""
+_RENEW_SHARE: Final = 0.65  # share of a lease that is left when a blocked loop has missed its renewal
+_END_SHARE: Final = 0.25  # share that is left when the process has to end, if nothing has renewed the lease
+_STALLED_SHARE: Final = 0.15  # the same, while no thread of Python runs
+_GONE_SHARE: Final = 0.1  # share that is left when the process must be gone: clocks are not exact
+_RETRY_SHARE: Final = 0.15  # share after which an unanswered renewal is tried again, by another connection
+_MAX_PENDING: Final = 3  # renewals that wait for an answer at once
+_CHECKS_BEFORE_END: Final = 2  # checks in a row that find the loop blocked before its process ends
 _AFTER_FREEZE: Final = 1.0
 """Seconds that a loop has to turn after its process was stopped: it fences its runs itself then."""
 

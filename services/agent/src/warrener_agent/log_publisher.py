@@ -23,12 +23,9 @@ from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.logs")
 
-_MAX_TOTAL = 16 * 1024 * 1024
-"""Bytes of all unpublished lines of an agent."""
-_MAX_EVENT = 24 * 1024
-"""Bytes of the lines of one event: the store drops old lines by events."""
-_LINE_OVERHEAD = 100
-"""Bytes of a line in an event besides its text, about."""
+_MAX_TOTAL = 16 * 1024 * 1024  # bytes of all unpublished lines of an agent
+_MAX_EVENT = 24 * 1024  # bytes of the lines of one event: the store drops old lines by events
+_LINE_OVERHEAD = 100  # bytes of a line in an event besides its text, about
 _SECONDS_OF_A_BUFFER = 4.0
 """Seconds in which an attempt that never stops logging may publish as much as its buffer holds."""
 _PUBLISH_TIMEOUT = 5.0

@@ -45,16 +45,13 @@ _MIN_LEASES: Final = 2.0
 """Leases that must be over before a loop counts as blocked for good, whatever the setting says."""
 _REPORT_TIMEOUT: Final = 10.0
 """Seconds that the report may take: it needs the disk and the ledger, and neither may keep the process."""
-_MAX_NAMED: Final = 20
-"""Other runs that the log names."""
-_RESTART_INTERVAL: Final = 10.0
-"""Seconds between two starts of the process beside the agent."""
+_MAX_NAMED: Final = 20  # other runs that the log names
+_RESTART_INTERVAL: Final = 10.0  # seconds between two starts of the process beside the agent
 _STARVED_SHARE: Final = 0.5
 """Share of the time for which a process has waited for a processor, from which it counts as starved."""
 _LATE_CHECKS: Final = 2
 """Checks in a row in which a starved loop has not turned before the agent gives up slots."""
-_GOOD_CHECKS: Final = 60
-"""Checks in a row in which the loop has turned before it takes twice as many again."""
+_GOOD_CHECKS: Final = 60  # checks in a row in which the loop has turned before it takes twice as many again
 
 
 class LoopWatchdog(ManagedComponent):

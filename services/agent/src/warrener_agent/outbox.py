@@ -18,8 +18,7 @@ from warrener_runtime.publishing import UnroutableMessages, publish_all
 _log = get_logger("agent.outbox")
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 15.0
-_NAMED_AFTER = 5.0
-"""Seconds after which readiness names the refusing targets."""
+_NAMED_AFTER = 5.0  # seconds after which readiness names the refusing targets
 _DRAIN_TIMEOUT = 5.0
 """Seconds that a drain waits for refused messages. Their deliveries stay unacknowledged: the broker delivers
 them to another agent, which finds the outcomes in the ledger."""

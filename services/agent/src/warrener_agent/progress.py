@@ -18,8 +18,7 @@ _log = get_logger("agent.checkpoints")
 
 SAVE_INTERVAL = 1.0
 """Seconds between two saves of checkpoints; of several in between, the last counts."""
-_PUBLISH_INTERVAL = 1.0
-"""Seconds between two messages about the progress of one attempt."""
+_PUBLISH_INTERVAL = 1.0  # seconds between two messages about the progress of one attempt
 
 
 class ProgressPublisher(ManagedComponent):

@@ -38,10 +38,8 @@ _MAX_HELD_DELAY = timedelta(minutes=1)
 _GIVE_WAY_TIME = 0.5
 """Seconds in which an agent that is cut off stops an attempt for which a later one waits: it looks every
 twentieth of its lease (`LeaseKeeper.give_way`). The shortest delay level takes twice as long."""
-_READING_INTERVAL = 1.0
-"""Seconds between two looks at the claimed reading of a process that has died."""
-_LEASE_TOLERANCE = 2
-"""Seconds beyond a lease in which its holder may still turn out to have died."""
+_READING_INTERVAL = 1.0  # seconds between two looks at the claimed reading of a process that has died
+_LEASE_TOLERANCE = 2  # seconds beyond a lease in which its holder may still turn out to have died
 
 
 Claims = dict[Claim, tuple[AttemptDispatched, list[DeliveryRef]]]

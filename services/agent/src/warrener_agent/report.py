@@ -28,14 +28,10 @@ from warrener_runtime.telemetry.waits import MIN_WAIT
 _log = get_logger("agent.report")
 R = TypeVar("R")
 
-_MAX_BATCH = 500
-"""Reports in one commit."""
-_LOCKED_PAUSE = 1.0
-"""Seconds until outcomes whose rows were locked are recorded again."""
-_MAX_REASON = 500
-"""Characters of a reason that quotes an error."""
-_FAILED_PAUSE = 5.0
-"""Seconds until an outcome that met an unexpected error is recorded again."""
+_MAX_BATCH = 500  # reports in one commit
+_LOCKED_PAUSE = 1.0  # seconds until outcomes whose rows were locked are recorded again
+_MAX_REASON = 500  # characters of a reason that quotes an error
+_FAILED_PAUSE = 5.0  # seconds until an outcome that met an unexpected error is recorded again
 
 
 class TracedEnd(NamedTuple):

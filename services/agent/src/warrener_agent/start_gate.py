@@ -26,8 +26,7 @@ _MAX_SILENCE = 10.0
 """Seconds without an answer after which attempts start: agents work on while no supervisor does."""
 _MAX_WAIT = 30.0
 """Seconds after which an attempt starts though supervisors answer: its start waits in a backlog."""
-_OPEN_TIME = 60.0
-"""Seconds in which nothing is held back after a wait without any answer."""
+_OPEN_TIME = 60.0  # seconds in which nothing is held back after a wait without any answer
 
 
 class StartGate:

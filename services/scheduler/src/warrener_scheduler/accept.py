@@ -46,8 +46,7 @@ _log = get_logger("accept")
 
 REJECTED = "rejected: "
 """The beginning of the reason of a tick whose request was rejected."""
-_EXAMINED_TICKS = 3
-"""Ticks that are read for each that counts: others request no job."""
+_EXAMINED_TICKS = 3  # ticks that are read for each that counts: others request no job
 
 AdmissionResult = JobRow | admission.Duplicate | admission.Rejected
 """The result of a request: a new job, an earlier one, or none."""

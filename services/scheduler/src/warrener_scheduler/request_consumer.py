@@ -26,12 +26,10 @@ from warrener_scheduler.ports import SchedulerPorts
 
 _log = get_logger("accept")
 
-_PARK_CHUNK = 500
-"""Unusable events that are answered and parked before the event loop may run."""
+_PARK_CHUNK = 500  # unusable events that are answered and parked before the event loop may run
 _HEAVY_OBJECTS = 1_000
 """JSON objects in a message from which it is heavy. Batches of the client have a few hundred."""
-_HEAVY_PART = 250
-"""Requests of a heavy message that are accepted before the event loop may run."""
+_HEAVY_PART = 250  # requests of a heavy message that are accepted before the event loop may run
 
 
 def is_heavy(delivery: Delivery) -> bool:

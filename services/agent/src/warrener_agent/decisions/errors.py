@@ -24,8 +24,7 @@ GONE = "Gone"
 BLOCKED = "Blocked"
 
 _MAX_MESSAGE, _MAX_STACK, _MAX_BASES = 4_000, 16_000, 20
-_NEARLY = 0.85
-"""Share of its memory limit from which a failed program counts as out of memory."""
+_NEARLY = 0.85  # share of its memory limit from which a failed program counts as out of memory
 
 
 class HandlerReturned(NamedTuple):

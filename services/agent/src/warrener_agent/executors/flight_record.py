@@ -33,8 +33,7 @@ LOG_BYTES = 8_000
 _MAX_STACKS = 16_000
 _MAX_LINES = 100
 _PIECE = 1 << 16
-_PIPE = 1 << 20
-"""The maximum that a pipe holds."""
+_PIPE = 1 << 20  # the maximum that a pipe holds
 
 # -- attempts in processes of their own --------------------------------------------------------------------
 

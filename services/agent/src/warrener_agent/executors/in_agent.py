@@ -33,10 +33,8 @@ from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.coroutine")
 
-_PATIENCE = 5.0
-"""Seconds that a cancelled handler, or a task that it left, may take to clean up."""
-_THREAD_PATIENCE = 1.0
-"""Seconds in which a handler in a thread may notice `JobContext.stopping` and return."""
+_PATIENCE = 5.0  # seconds that a cancelled handler, or a task that it left, may take to clean up
+_THREAD_PATIENCE = 1.0  # seconds in which a handler in a thread may notice `JobContext.stopping` and return
 
 
 # -- coroutines --------------------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ _MEMORY = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_A
 threads needs many times its memory."""
 _REMOVAL_TIMEOUT = 1.0
 """Seconds for an empty group to be removed: the kernel takes a moment to forget what was killed."""
-_CHECK_INTERVAL = 0.2
-"""Seconds between two checks of an attempt's usage."""
+_CHECK_INTERVAL = 0.2  # seconds between two checks of an attempt's usage
 
 Members = Callable[[], list[int]]
 """Finds the processes of an attempt."""

@@ -27,10 +27,8 @@ from warrener_runtime.logs import get_logger
 _log = get_logger("agent.pool")
 
 _WHAT = "the child process to report the end of the handler"
-_ANSWER_TIMEOUT = 0.4
-"""Seconds that a child may take to send its stacks itself."""
-_WRITE_TIMEOUT = 0.2
-"""Seconds that a child that did not send its stacks may take to write them at a signal."""
+_ANSWER_TIMEOUT = 0.4  # seconds that a child may take to send its stacks itself
+_WRITE_TIMEOUT = 0.2  # seconds that a child that did not send its stacks may take to write them at a signal
 
 
 class ProcessExecutor(Executor):

@@ -24,14 +24,11 @@ if TYPE_CHECKING:
 _SQL = statements.ledger_statements("postgres")
 _LOST = "warrener: the claim was lost"
 """The server's error for `commit_with` if the claim is no longer this agent's."""
-_MAX_TRANSACTIONS = 64
-"""Connections for handlers' transactions; a further handler waits for one."""
-_TABLES_TIMEOUT = 600.0
-"""Seconds that making the tables may take, or adding columns to large ones."""
+_MAX_TRANSACTIONS = 64  # connections for handlers' transactions; a further handler waits for one
+_TABLES_TIMEOUT = 600.0  # seconds that making the tables may take, or adding columns to large ones
 _BEGIN_TIMEOUT = 4.0
 """Seconds that a connection has for the first answer; after that another one is tried, once."""
-_ROLLBACK_TIMEOUT = 2.0
-"""Seconds that a connection has to roll back; after that it is closed."""
+_ROLLBACK_TIMEOUT = 2.0  # seconds that a connection has to roll back; after that it is closed
 _MIN_COMMIT_TIMEOUT = 1.0
 _SPARE = 2.0
 """Seconds after the attempt's end at which the server ends the transaction, if it receives nothing."""

@@ -19,8 +19,7 @@ from warrener_agent.ledger.rows import encode_child_jobs
 
 R = TypeVar("R")
 _SQL = statements.ledger_statements("sqlite")
-_BUSY_TIMEOUT = 5.0
-"""Seconds to wait for the claims' lock, which is held for milliseconds."""
+_BUSY_TIMEOUT = 5.0  # seconds to wait for the claims' lock, which is held for milliseconds
 _LOCK_TIMEOUT = 0.25
 """Seconds that one try for the handlers' lock waits; the attempt can be stopped between two tries."""
 

@@ -173,8 +173,7 @@ def _missing(what: str, do: str = _DECLARE) -> TopologyDifference:
 # A quorum queue gets its replicas when it is declared. Nodes that join later get none, and RabbitMQ says
 # nothing: the queue is down with its only node.
 
-_WANTED = 3
-"""Replicas of a queue, or as many as there are nodes: RabbitMQ's own number for a new one."""
+_WANTED = 3  # replicas of a queue, or as many as there are nodes: RabbitMQ's own number for a new one
 _REBALANCE = "rabbitmq-queues rebalance quorum"
 
 

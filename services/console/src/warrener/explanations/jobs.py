@@ -19,8 +19,7 @@ from warrener_contracts.topology import DISPATCH, RETURN
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 
-_UNPUBLISHED = timedelta(seconds=5)
-"""Another service may be publishing a dispatch that is younger."""
+_UNPUBLISHED = timedelta(seconds=5)  # another service may be publishing a dispatch that is younger
 
 
 def explain_job(facts: JobFacts) -> Explanation:

@@ -13,8 +13,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetterState
 from warrener_store.jobs.rows import JobRow
 
-_AGENT_TIMEOUT = timedelta(seconds=8)
-"""Silence after which a supervisor takes an agent for lost, by default."""
+_AGENT_TIMEOUT = timedelta(seconds=8)  # silence after which a supervisor takes an agent for lost, by default
 
 
 # -- running -------------------------------------------------------------------------------------------------

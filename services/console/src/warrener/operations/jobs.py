@@ -38,8 +38,7 @@ _MAX_REFUSALS = 20
 _MAX_MESSAGE = 300  # characters of an error in a list
 _MAX_ARGUMENTS, _MAX_VALUE = 100, 1000  # characters of all arguments, and of one, in a list
 _PAGE = 200  # of a search for MAX_BULK jobs
-_MAX_COMPARED = 1000
-"""Jobs that one page compares with filters that have no index: about 30 ms."""
+_MAX_COMPARED = 1000  # jobs that one page compares with filters that have no index: about 30 ms
 _MAX_TICKS = 1000
 _MAX_NAMED = 20
 _HELD = (JobState.WAITING, JobState.RETRYING)

@@ -33,8 +33,7 @@ schedule, and died before it looked."""
 _RETRY_DELAY = timedelta(minutes=1)
 _NOTHING = timedelta(0)
 _INSTANT = 1e-6  # seconds; a smaller step would be lost in the float of a virtual clock
-_CLAIMED_DELAY = 0.05
-"""Seconds to leave to the scheduler that has claimed what is due."""
+_CLAIMED_DELAY = 0.05  # seconds to leave to the scheduler that has claimed what is due
 
 
 class Ticker:

@@ -33,8 +33,7 @@ from warrener_store.schedules.rows import ArrivalRow
 _log = get_logger("triggers")
 
 _INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp)
-_JUDGE_CHUNK = 250
-"""Events of a message that are judged before the event loop may run."""
+_JUDGE_CHUNK = 250  # events of a message that are judged before the event loop may run
 _ARRIVAL_RETENTION = timedelta(days=7)
 """Time in which a repeat of an event is recognised; later its job id still is."""
 

@@ -19,8 +19,7 @@ from warrener.operations.roles import Role
 
 _log = structlog.stdlib.get_logger(__name__)
 
-_PREFIX = "wrc_"
-"""The beginning of each token, by which scanners for leaked secrets find it."""
+_PREFIX = "wrc_"  # the beginning of each token, by which scanners for leaked secrets find it
 _NAME = re.compile(r"[\w.@+\-]{1,64}", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_TOKEN = 256  # characters

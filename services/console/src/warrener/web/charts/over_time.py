@@ -22,8 +22,7 @@ _STEPS = (
 )
 """Distances of times at the axis."""
 _MAX_VERSION = 14  # signs
-_FLAG = "M0 0L7 3L0 6Z"
-"""The sign of a deploy."""
+_FLAG = "M0 0L7 3L0 6Z"  # the sign of a deploy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
