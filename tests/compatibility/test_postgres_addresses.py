@@ -16,6 +16,7 @@ import pytest
 from infra.amqp.tests.test_tls import Certificates
 from tests.faults.postgres_proxy import by_way_of
 from tests.servers.kinds import PostgresServer
+from tests.servers.postgres import PrivatePostgres, account, group_of
 from tests.servers.standby import StandbyPostgres
 from tests.store_access import opened_store
 from tests.store_rows import queued_job
@@ -24,8 +25,7 @@ from warrener_agent.ledger import connected_ledger, open_ledger
 from warrener_agent.ledger.port import Claim, LedgerUnavailable
 from warrener_agent.ledger.postgres_sessions import CLAIMS
 from warrener_contracts.postgres_limits import session_settings
-from warrener_devservers import PrivatePostgres, ServerMissing
-from warrener_devservers.postgres import account, group_of
+from warrener_devservers import ServerMissing
 from warrener_devservers.process import GuardedProcess, GuardSpec, free_block
 from warrener_store import StoreUnavailable, migrate, open_store
 from warrener_store.databases.address import SESSION

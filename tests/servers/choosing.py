@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Servers
+from tests.servers.postgres import PrivatePostgres
 
-from warrener_devservers import PrivatePostgres, PrivateRabbitMQ, RabbitMQInstallation, ServerMissing
+from warrener_devservers import PrivateRabbitMQ, RabbitMQInstallation, ServerMissing
 
 SUITES = ("trixie", "sid")  # RabbitMQ 4.0, and 4.3 or what has followed it
 _MADE_WITHIN = 900  # seconds

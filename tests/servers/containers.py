@@ -14,8 +14,9 @@ from docker.models.containers import Container  # type: ignore[import-untyped]
 from testcontainers.community.postgres import PostgresContainer
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
+from tests.servers.postgres import PostgresCommands
 
-from warrener_devservers import PostgresCommands, RabbitMQCommands, ServerFailed, ServerMissing
+from warrener_devservers import RabbitMQCommands, ServerFailed, ServerMissing
 from warrener_devservers.process import free_block
 
 RABBITMQ_IMAGE = "rabbitmq:4-management"

@@ -6,9 +6,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.servers.kinds import PostgresServer
+from tests.servers.postgres import PostgresCluster, PrivatePostgres, account, group_of, programs
 
-from warrener_devservers import PrivatePostgres, ServerFailed, ServerMissing
-from warrener_devservers.postgres import PostgresCluster, account, group_of, programs
+from warrener_devservers import ServerFailed, ServerMissing
 
 _COPIED_WITHIN = 120  # seconds
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from time import perf_counter
 
 import asyncpg
+from tests.servers.postgres import PrivatePostgres
 from tests.store_rows import queued_job
 
-from warrener_devservers import PrivatePostgres
 from warrener_runtime.clock import SystemClock
 from warrener_scheduler.retention.pruner import PruneBatch, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings

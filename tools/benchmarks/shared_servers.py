@@ -10,10 +10,11 @@ from typing import Self
 
 import asyncpg
 import psutil
+from tests.servers.postgres import PrivatePostgres
 from tools.benchmarks.place import Place
 from tools.benchmarks.systems.port import System
 
-from warrener_devservers import PrivatePostgres, PrivateRabbitMQ
+from warrener_devservers import PrivateRabbitMQ
 from warrener_devservers.process import free_block
 
 

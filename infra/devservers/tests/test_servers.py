@@ -20,8 +20,9 @@ import aio_pika.abc
 import aio_pika.exceptions
 import pytest
 from pamqp.common import FieldValue
+from tests.servers.postgres import PrivatePostgres
 
-from warrener_devservers import PrivatePostgres, PrivateRabbitMQ, ServerFailed, ServerMissing
+from warrener_devservers import PrivateRabbitMQ, ServerFailed, ServerMissing
 from warrener_devservers.process import descendants, free_block
 
 NewFolder = Callable[[str], Path]

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from tests.acceptance.warren import Warren
 from tests.console.big_store import fill, past_job_id, schedule_name
 from tests.console.site import run_console
+from tests.servers.postgres import PrivatePostgres
 
-from warrener_devservers import PrivatePostgres, PrivateRabbitMQ
+from warrener_devservers import PrivateRabbitMQ
 from warrener_store import migrate
 
 TIMES = 60  # each path is requested, after two that fill caches

@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 from asyncpg import exceptions
 from tests.faults.full_disk import FULL_DISK
+from tests.servers.postgres import PrivatePostgres
 from tests.store_access import opened_store
 from tests.store_rows import changed, queued_job, succeeded
 
 from warrener_contracts.postgres_address import PostgresAddress
-from warrener_devservers import PrivatePostgres
 from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreRefused, StoreUnavailable, migrate
 from warrener_store.databases import session
 from warrener_store.databases.address import SqliteAddress, parse_address

@@ -150,7 +150,7 @@ class PostgresCluster:
     def _initialise(self) -> None:
         unfinished = self.folder / "unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # of an interrupted initdb
-        done = subprocess.run(  # noqa: S603 - a list of our own words, and no shell
+        done = subprocess.run(
             [
                 *(self.programs / "initdb", "-D", unfinished, "-U", OWNER, f"--pwfile={self._password_file}"),
                 "--auth-local=reject",
@@ -218,7 +218,7 @@ class PrivatePostgres(PostgresCommands, PrivateServer):
 
     def execute(self, statement: str) -> str:
         psql = [str(self._cluster.programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
-        done = subprocess.run(  # noqa: S603 - a list of our own words, and no shell
+        done = subprocess.run(
             [*psql, "-d", self.url, "-c", statement],
             capture_output=True,
             text=True,
