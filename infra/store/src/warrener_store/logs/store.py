@@ -16,7 +16,8 @@ from warrener_store.mapping import ColumnKind, RowMapper
 if TYPE_CHECKING:
     from warrener_contracts.events import LogEntry
 
-_BEGIN = LogPosition(0, datetime(1970, 1, 1, tzinfo=UTC), 0)  # before every chunk
+_BEGIN = LogPosition(0, datetime(1970, 1, 1, tzinfo=UTC), 0)
+"""Before every chunk."""
 
 
 @cache
