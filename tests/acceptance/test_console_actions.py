@@ -135,9 +135,14 @@ def test_jobs_are_cancelled_by_a_form_by_ticks_and_by_filters(browser: ConsoleBr
         browser.until_read(f"/jobs/{job_id}", lambda found: found["state"] == "cancelled", "its cancel")
     assert browser.read(f"/jobs/{first}")["cancel_reason"] == "wrong file"
     fifth = request_later(browser, 105)
-    partly = browser.call("/jobs/cancel", {"ids": [first, fifth]})  # which is an action that was accepted
-    assert partly["sentence"].startswith("cancelled 1 of 2 jobs; 1 refused: expected a job that has")
-    assert [*partly["details"]["refused"]] == [first]
+    body = {"job_type": "flights.load", "arguments": {"number": 106}}
+    dead = browser.call("/jobs", body)["details"]["job_id"]
+    until_jobs(browser, "state=dead", dead)
+    partly = browser.call("/jobs/cancel", {"ids": [dead, fifth]})  # which is an action that was accepted
+    assert partly["sentence"].startswith(
+        "cancelled 1 of 2 jobs; 1 refused: expected a job that has not ended"
+    )
+    assert [*partly["details"]["refused"]] == [dead]
     again = browser.call("/jobs/redrive", {"ids": [first]}, refused=True)
     assert again["sentence"].startswith("expected a dead job, got one that is cancelled")
 

@@ -173,8 +173,8 @@ def use_and_kill_services(up: RunningUp, ready: dict[str, Any]) -> None:
     assert ended.returncode == 4
     assert "lost: agent" in ended.stderr
     for number in range(3):  # what is left of the dead job would be delivered before these
-        greeted = up.command("request", "hello.greet", f"name={number}", "--wait", "--timeout", "80")
-        assert greeted.stdout == f'"Hello, {number}!"\n', greeted.stderr
+        greeted = up.command("request", "hello.greet", f"name=n{number}", "--wait", "--timeout", "80")
+        assert greeted.stdout == f'"Hello, n{number}!"\n', greeted.stderr
     assert len((up.folder / "runs").read_text().splitlines()) == 2
     assert len(up.events("started", "agent")) == 1 + 2
 
