@@ -135,8 +135,8 @@ def test_jobs_are_cancelled_by_a_form_by_ticks_and_by_filters(browser: ConsoleBr
         browser.until_read(f"/jobs/{job_id}", lambda found: found["state"] == "cancelled", "its cancel")
     assert browser.read(f"/jobs/{first}")["cancel_reason"] == "wrong file"
     fifth = request_later(browser, 105)
-    body = {"job_type": "flights.load", "arguments": {"number": 106}}
-    dead = browser.call("/jobs", body)["details"]["job_id"]
+    failing = {"job_type": "flights.load", "arguments": {"number": 106}}
+    dead = browser.call("/jobs", failing)["details"]["job_id"]
     until_jobs(browser, "state=dead", dead)
     partly = browser.call("/jobs/cancel", {"ids": [dead, fifth]})  # which is an action that was accepted
     assert partly["sentence"].startswith(

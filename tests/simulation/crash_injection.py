@@ -83,8 +83,8 @@ class _Crashable:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._thing, name)
-        if name == "triggers":  # a port that the store hands out
-            return crashable(found, self._life)
+        if found is self._thing:  # a port of the store: its triggers, escalations, dead letters, retention
+            return self
         if not inspect.iscoroutinefunction(found) or not (self.deadly is None or name in self.deadly):
             return found
 

@@ -195,12 +195,16 @@ def test_the_virtual_host_is_written_out_for_other_clients() -> None:
     assert copyable_broker_url("amqp://h/shop") == "amqp://h/shop"
 
 
-def test_the_brokers_port_is_remembered(here: Path) -> None:
-    folder = DataFolder(here / "data")
+def test_the_brokers_port_is_remembered_and_a_second_up_names_the_holder(here: Path, run: Run) -> None:
+    folder = DataFolder(here / ".warrener")
     assert folder.broker_port() is None
     with folder.hold():
         folder.save_broker_port(10_010)
-    assert DataFolder(here / "data").broker_port() == 10_010
+        second = run("up")
+    assert second.exit_code == 1
+    assert f"got one held by `warrener up` ({os.getpid()})" in " ".join(second.stderr.split())
+    assert "--data" in second.stderr
+    assert DataFolder(here / ".warrener").broker_port() == 10_010
 
 
 def test_migrate_may_be_repeated(run: Run, empty_store_url: str) -> None:

@@ -245,7 +245,7 @@ def parse_policy_options(
     chosen: dict[str, Any] = (
         {} if text is None else _json_object(text, "expected --policy as a JSON object", _POLICY_EXAMPLE)
     )
-    chosen |= {name: value for name, value in flags.items() if value not in (None, [])}
+    chosen |= {name: value for name, value in flags.items() if value not in (None, [], ())}
     if delays is not None:
         chosen["backoff"] = {"delays": [delay.strip() for delay in delays.split(",")]}
     if not chosen:

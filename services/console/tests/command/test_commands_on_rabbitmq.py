@@ -26,6 +26,7 @@ def test_a_request_that_is_waited_for_prints_its_result_or_why_there_is_none(
     assert "● succeeded" in result.stderr
     assert warren.requests[0].data.arguments == {"name": "World", "times": 3}
     assert warren.requests[0].source == "warrener.command"
+    assert warren.requests[0].data.policy is None, "an empty no_retry_on would replace that of the type"
     result = run("request", "hello.greet", '{"name": "nobody"}', "--wait", "--json", *where)
     ended = json.loads(result.stdout)
     found = (result.exit_code, ended["state"], ended["error"]["message"])

@@ -255,7 +255,7 @@ def test_a_folder_without_data_is_not_to_be_migrated(run: Run, here: Path, words
 
 
 def test_flags_lie_over_the_json_and_without_either_there_are_no_overrides() -> None:
-    assert parse_policy_options(None) is None
+    assert parse_policy_options(None, retry_on=[], no_retry_on=()) is None
     text = json.dumps({"max_attempts": 2, "timeout": "30s", "backoff": {"first": "1m", "factor": 3}})
     chosen = parse_policy_options(
         text, max_attempts=8, max_age="2h", delays="5s, 1m,1h", retry_on=["requests.*"], no_retry_on=["Key*"]

@@ -81,7 +81,7 @@ def request(
             max_age=max_age,
             delays=delays,
             retry_on=retry_on,
-            no_retry_on=no_retry_on or (),
+            no_retry_on=no_retry_on,
         ),
     )
     if source is None:
