@@ -228,7 +228,7 @@ def test_12_a_draining_agent_finishes_what_fits_releases_the_rest_and_can_be_hur
     make_gate(gate)
     warren.start("scheduler")
     warren.start("supervisor")
-    first = an_agent(warren, grace=10)  # the gate is opened in it, even if this process stands still a while
+    first = an_agent(warren, grace=20)  # the gate is opened in it, even if this process stands still a while
     with SyncClient(warren.broker_url) as client:
         soon = client.request("ends.soon", {"gate": str(gate)})
         late = [client.request(job_type) for job_type in LATE]

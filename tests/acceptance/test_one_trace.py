@@ -90,6 +90,7 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
     environment = {**SETTINGS, "WARRENER_OTLP_ENDPOINT": reader.endpoint}
     if isinstance(reader, Receiver):  # Jaeger takes no metrics
         environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"] = f"{reader.endpoint}/v1/metrics"
+        environment["OTEL_METRIC_EXPORT_INTERVAL"] = "500"
     warren.environment = environment
     warren.start_all("story")
     first_agent = warren.services[-1]
@@ -117,6 +118,9 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
         run_json(warren, "dead-letters", "redrive", str(jobs["mended"]), "--reason", "it is mended")
         if isinstance(reader, Receiver):
             until(partial(_has_samples, warren), "each service to be scraped with what it has done")
+            live = reader.metric_names
+            wanted = {"warrener-scheduler", "warrener-agent", "warrener-supervisor"}
+            until(lambda: live.keys() >= wanted, "metrics to be pushed while the services live")
     warren.end()  # what was not exported yet is exported at the end
 
     spans = until(lambda: _complete(reader), "the spans of the redriven job")

@@ -31,7 +31,6 @@ def test_g3_a_frozen_supervisor_swallows_no_heartbeats_and_a_frozen_scheduler_no
     warren.environment = SETTINGS
     soon_missed = warren.start("scheduler", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, 3))
     frozen = [warren.start("supervisor"), soon_missed]
-    warren.start("supervisor")
     warren.start_all("tests.acceptance.presence_handlers", agents=2, slots=2 * JOBS)
     with SyncClient(warren.broker_url) as client:
         jobs = list(client.request_many([JobSpec("exclusive")] * JOBS))

@@ -1,6 +1,7 @@
-"""Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers. That
-the supervisor raises the alarm where nobody consumes is told by `tests/simulation/test_lost_agent.py`, of a
-frozen scheduler by `test_services_frozen.py`."""
+"""Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers.
+
+`tests/simulation/test_lost_agent.py` proves that the supervisor raises the alarm once nobody consumes,
+`test_services_frozen.py` that a frozen scheduler delays nothing."""
 
 from collections.abc import Iterator
 

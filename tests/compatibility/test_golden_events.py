@@ -29,6 +29,13 @@ def test_a_golden_event_is_read_and_can_be_sent_on(file: Path) -> None:
     assert decode(encode(found.event)) == [found]
 
 
+def test_a_release_has_an_example_for_each_of_its_schemas() -> None:
+    schemas = (WIRE / "released").glob("*/schemas/*.json")
+    expected = {file.parents[1] / "golden" / file.name for file in schemas}
+    assert expected
+    assert set(RELEASED) == expected
+
+
 @pytest.mark.parametrize("file", [file for file in RELEASED if file.stem in BY_TYPE], ids=name_of)
 def test_the_reader_of_that_release_reads_what_today_writes(file: Path) -> None:
     """Services are upgraded one by one: what we write fits the schema that the release before us was built

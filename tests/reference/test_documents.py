@@ -90,18 +90,20 @@ def test_check_prints_what_differs_and_writing_mends_it(
 ) -> None:
     page = tree / "docs" / "journey-of-a-job.md"
     page.write_text(page.read_text("utf-8").replace("waiting --> queued", "waiting --> dead"), "utf-8")
-    left = tree / "contracts" / "wire" / "schemas" / "job.forgotten.v1.json"
-    left.write_text("{}", "utf-8")
+    left = [tree / "contracts" / "wire" / kind / "job.forgotten.v1.json" for kind in ("schemas", "golden")]
+    for file in left:
+        file.write_text("{}", "utf-8")
     (tree / "contracts" / "wire" / "golden" / "job.dead.v1.json").unlink()
     assert generate(["--check"], root=tree) == 1
     output = capsys.readouterr().err
     assert "docs/journey-of-a-job.md is not up to date" in output
     assert "-    waiting --> dead: due" in output
     assert "+    waiting --> queued: due" in output
-    assert "job.forgotten.v1.json belongs to no event" in output
+    assert "schemas/job.forgotten.v1.json belongs to no event" in output
+    assert "golden/job.forgotten.v1.json belongs to no event" in output
     assert "golden/job.dead.v1.json is not up to date" in output
     assert generate([], root=tree) == 0
-    assert not left.exists()
+    assert not any(file.exists() for file in left)
     assert generate(["--check"], root=tree) == 0
 
 

@@ -66,12 +66,12 @@ _KINDS = (
     # In each zone at each half hour that a clock change of a Sunday skips or repeats.
     _Kind(
         "weekly",
-        40,
+        60,
         "{minute} {hour} * * SUN",
         lambda day: day.weekday() == 6,
-        lambda number: time(1 + number // 10 % 2, 30 * (number // 20)),
+        lambda number: time(1 + number // 10 % 3, 30 * (number // 30)),
     ),
-    _Kind("monthly", 326, "{minute} {hour} 1 * *", lambda day: day.day == 1),
+    _Kind("monthly", 306, "{minute} {hour} 1 * *", lambda day: day.day == 1),
     _Kind("month.end", 200, "{minute} {hour} L * *", lambda day: (day + _ONE_DAY).day == 1),
     _Kind("quarterly", 177, "{minute} {hour} 1 1,4,7,10 *", lambda day: day.day == 1 and day.month % 3 == 1),
     _Kind("yearly", 200, "{minute} {hour} 24 12 *", lambda day: (day.month, day.day) == (12, 24)),

@@ -61,6 +61,9 @@ def test_an_array_of_postgresql_is_a_json_text_of_sqlite_and_a_batch_is_one_row(
     arrays = "FROM unnest($1::text[], $2::text[]) AS batch (exchange, key)"
     assert arrays in statement("postgres", "note_bound")
     assert "FROM (SELECT $1 AS exchange, $2 AS key) AS batch" in statement("sqlite", "note_bound")
+    for name, times in (("running_owners", 2), ("running_of", 1), ("derived_sources", 2)):
+        text = statement("sqlite", name)
+        assert (text.count("INDEXED BY"), "/*" in text) == (times, False), name
 
 
 def test_parameters_stand_in_the_order_of_their_use() -> None:

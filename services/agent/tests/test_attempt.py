@@ -129,14 +129,16 @@ async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Sta
         events.JobRequested(id="x", source="test", data=events.JobRequestedData(job_type="greet"))
     )
     strange = b'{"priority": 3, ' + misplaced.body[1:]
-    good = dispatched("greet", {"name": "x"})
-    batch = b"[17, " + strange + b", " + good.model_dump_json(exclude_none=True).encode() + b"]"
+    good, bad = dispatched("greet", {"name": "x"}), dispatched("greet", {"nam": "x"})
+    runnable = ", ".join(one.model_dump_json(exclude_none=True) for one in (good, bad)).encode()
+    batch = b"[17, " + strange + b", " + runnable + b"]"
     bodies = (b"{", b'{"specversion":"1.0"}', misplaced.body, batch)
     for number, body in enumerate(bodies):
         content_type = BATCH_TYPE if body is batch else EVENT_TYPE
         message = Message(DISPATCH, "default.greet", body, content_type, str(number), "x", {})
         await stage.bus.publish([message])
     await stage.until(lambda: len(stage.parked) == 5)
+    await stage.wait_for_event(events.AttemptFailed, bad.data.job_id)  # alone
     await stage.wait_for_event(events.AttemptSucceeded, good.data.job_id)
     reasons = ["not_json", "not_an_event", "wrong_queue", "not_an_event", "wrong_queue"]
     assert [one.headers["warrener-reason"] for one in stage.parked] == reasons

@@ -21,10 +21,12 @@ from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.start_gate import StartGate
 from warrener_agent.status_events import EventFactory
+from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AttemptsCheckedData, HeartbeatAttempt
 from warrener_contracts.messages import build_message
-from warrener_runtime.bus import Delivery
+from warrener_runtime.bus import Delivery, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.lifecycle import NotReady
 from warrener_runtime.telemetry import NO_CONTEXT
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 
@@ -283,3 +285,13 @@ async def test_an_error_of_a_heartbeat_keeps_no_attempt(rig: GateRig) -> None:
         await rig.clock.advance(11.0)
     assert waiting.done()
     assert {record["action"] for record in records} >= {"agent.check_failed"}
+
+
+async def test_g3_readiness_names_an_exchange_that_carries_no_heartbeats(stage: Stage) -> None:
+    clock = VirtualClock()
+    heartbeater = Heartbeater(agent_context(stage, clock), lambda: True)
+    heartbeater._note(topology.HEARTBEATS, PublishResult.REFUSED)
+    await heartbeater.check()  # it may be for a moment
+    await clock.advance(60)
+    with pytest.raises(NotReady, match=f"expected exchange {topology.HEARTBEATS} to carry"):
+        await heartbeater.check()

@@ -62,7 +62,7 @@ async def test_progress_is_throttled_and_the_last_is_published_before_the_end_of
 
 
 async def test_a_checkpoint_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:
-    await stage.enter(agent)
+    await stage.enter(agent, agent_announce_delay=600.0)
     job_id = await stage.dispatch("goes.on")
     await stage.wait_for_event(events.AttemptFailed, job_id)
     assert [type(event) for event in stage.about(job_id)] == [

@@ -194,6 +194,18 @@ async def test_a_later_attempt_runs_without_a_delay_level_if_the_agent_before_gi
         assert (await stage.wait_for_event(AttemptSucceeded, job)).data.attempt == 2
 
 
+async def test_a_later_attempt_whose_claim_is_still_held_goes_to_a_delay_level(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    job = uuid4()
+    async with connected_ledger(stage.ledger_url) as ledger:
+        await ledger.claim([Claim(job, 1)], agent_id="cut off", lease=timedelta(days=1))
+        await stage.enter(rig.agent)
+        await stage.dispatch("greet", {"name": "Ada"}, job_id=job, attempt=2)
+        await stage.until(lambda: stage.broker.ready(DELAY_QUEUES[0].name) == 1)
+        assert rig.calls == 0
+
+
 @pytest.mark.parametrize("cut_off", [False, True])
 async def test_a_run_that_outlived_a_blocked_loop_keeps_its_claim_though_its_agent_is_cut_off(
     stage: Stage, *, cut_off: bool

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -128,7 +129,6 @@ def test_a_ledger_in_postgresql_without_its_extra_is_explained(monkeypatch: pyte
 ENTROPY = SystemEntropy()
 HOLDER = """
 import sys
-from importlib import import_module
 from pathlib import Path
 from warrener_agent.identity import acquire_identity
 from warrener_runtime.clock import SystemEntropy
@@ -200,5 +200,7 @@ def test_it_is_that_of_the_distribution_of_the_modules_name_or_with_its_files(
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
         (about / "RECORD").write_text(f"{module}.py,,\n")
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    monkeypatch.setitem(sys.modules, module, import_module(module))
+    monkeypatch.setitem(sys.modules, module, ModuleType(module))  # forgotten after the test
+    del sys.modules[module]
+    import_module(module)
     assert find_code_version([module, "warrener_agent.definitions.program"]) == version

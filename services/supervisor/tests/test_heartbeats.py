@@ -169,7 +169,8 @@ def test_a_queue_that_was_lost_between_two_looks_is_a_break() -> None:
 def test_a_lease_is_listened_for_and_again_by_a_process_that_was_frozen() -> None:
     coverage = coverage_of(FakeHeartbeatQueue())
     assert not looked(coverage, 0, LEASE - 1)
-    assert looked(coverage, LEASE - 1, 100)
+    assert looked(coverage, LEASE - 1, LEASE)
+    assert looked(coverage, LEASE, 100)
     assert not coverage.is_conclusive(125), "frozen for 25 s: what waits is received first"
     assert not looked(coverage, 125, 125 + LEASE - 1)
     assert looked(coverage, 124 + LEASE, 125 + LEASE)

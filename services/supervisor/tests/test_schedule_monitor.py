@@ -341,6 +341,18 @@ class TestStopped:
         assert [*await incidents(harness)] == ["schedule.overdue"], "it does not"
         await again.close()
 
+    async def test_6_two_supervisors_raise_one_incident_about_stopped_schedulers(
+        self, harness: SupervisorHarness, scheduler: MemoryBus
+    ) -> None:
+        ports = SupervisorPorts(harness.bus, harness.store, harness.clock, Timings())
+        other = ScheduleMonitor(ports, IncidentReporter(harness.store.escalations, harness.clock))
+        await harness.store.put_schedules([schedule()])
+        await scheduler.close()
+        for _ in range(30):  # each has its own moment since when nobody consumes
+            await harness.clock.advance(4)
+            await other.run_once()
+        assert (await incidents(harness))["scheduler.stopped"].times == 1
+
     async def test_6_a_scheduler_is_missed_where_a_schedule_is_if_only_for_an_event(
         self, harness: SupervisorHarness
     ) -> None:

@@ -71,10 +71,13 @@ async def test_a_stopped_broker_answers_nobody_and_serves_who_waits_for_it_when_
     broker.stop()
     publishing = asyncio.create_task(bus.publish([dispatch("a")], timeout=10))
     pinging = asyncio.create_task(bus.ping(timeout=5))
-    await clock.advance(60)
-    assert await publishing == [PublishResult.UNKNOWN]
+    await clock.advance(5)
     with pytest.raises(BusUnreachable):
         await pinging
+    assert not publishing.done()
+    await clock.advance(5)
+    assert await publishing == [PublishResult.UNKNOWN]
+    await clock.advance(50)
     publishing = asyncio.create_task(bus.publish([dispatch("a")]))
     await clock.advance(3)
     assert broker.ready(DISPATCH.name) == 0

@@ -37,8 +37,12 @@ def test_a_span_that_is_not_recorded_is_the_current_one_all_the_same(
         around = trace.get_current_span().get_span_context()
         assert ids(around) == (TRACE_ID, span.context.span_id)
         assert around.trace_flags.sampled == span.context.sampled
+        if variable == "OTEL_TRACES_SAMPLER":
+            assert not span.context.sampled, "although its parent is"
     root = telemetry.record("accept bake", NOW, NOW, parent=None, attributes={})
     assert not root.sampled
+    if variable == "OTEL_SDK_DISABLED":
+        assert root == NO_CONTEXT
     assert telemetry.spans() == ()
 
 

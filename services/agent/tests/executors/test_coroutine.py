@@ -53,6 +53,8 @@ async def test_4_children_of_an_attempt_are_over_when_it_is_reported_unless_it_h
         await stage.wait_for_event(events.AttemptProgressed, job)
         await stage.cancel(job)
     await stage.wait_for_event(end, job)
+    if how == "hangs":
+        assert [event.data.reason for event in stage.of(events.AttemptCancelled, job)] == ["enough"]
     # What it has started in a context of its own is not the attempt's; what a success leaves may be meant to
     # stay.
     assert ends == ([] if how == "succeeds" else ["child"])

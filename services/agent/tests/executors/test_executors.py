@@ -39,7 +39,12 @@ async def no_effects(ledger: Ledger) -> bool:
 async def test_a_handler_has_transaction_child_jobs_and_progress_in_a_child_and_in_a_thread(
     agent: Agent,
 ) -> None:
-    child, thread = [await run(agent, job_type, {"note": "x"}) for job_type in ("load", "thread")]
+    async with temporary_ledger() as ledger:
+        child = await run(agent, "load", {"note": "x"}, ledger=ledger)
+        async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
+            rows = await transaction.execute("SELECT note FROM effects")
+    assert [row["note"] for row in rows] == ["x", "x!"], "committed with its result"
+    thread = await run(agent, "thread", {"note": "x"})
     assert (child.error, thread.error) == (None, None)
     assert (child.progress, thread.progress) == ([(0.5, "half")], [(1.0, "")])
     (requested,) = child.child_jobs

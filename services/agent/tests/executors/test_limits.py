@@ -20,10 +20,12 @@ from services.agent.tests.stage import LONG, HastenedClock, Stage
 from warrener_agent import Agent, Limits, Program
 from warrener_agent.__main__ import load_agents
 from warrener_agent.executors import isolated
+from warrener_agent.executors import limits as executor_limits
 from warrener_agent.executors import process as process_executor
 from warrener_agent.executors.frames import TRACE_VARIABLES
 from warrener_agent.executors.isolated import filter_environment
 from warrener_agent.executors.limits import Cgroup
+from warrener_agent.executors.process_tree import Usage
 from warrener_agent.executors.sandbox import rlimit_cpu
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorInfo, FlightRecord
@@ -368,3 +370,11 @@ def test_what_looks_secret_is_not_passed_on_unless_it_is_named(name: str, value:
 
 def test_the_trace_that_an_agent_was_started_in_is_not_that_of_its_attempts() -> None:
     assert filter_environment(dict.fromkeys(TRACE_VARIABLES, "x"), ()) == {}
+
+
+async def test_processor_time_of_earlier_attempts_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([50.0, 50.5, 53.0])
+    monkeypatch.setattr(executor_limits, "_CHECK_INTERVAL", 0.0)
+    monkeypatch.setattr(executor_limits, "usage", lambda _: Usage(1, 1, 0, next(seen)))
+    raised = await executor_limits.wait_until_exceeded(Limits(cpu="1s"), lambda: [1])
+    assert (raised.error.type, list(seen)) == ("CpuTimeLimit", [])

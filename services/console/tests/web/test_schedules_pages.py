@@ -56,7 +56,8 @@ async def test_each_filter_selects_and_pages_continue(rooms: Browser) -> None:
         assert await listed(rooms, **{name: value}) == expected
     assert [one["name"] for one in await read_pages(rooms, "/schedules", "schedules", limit=4)] == ALL
     assert "No schedule matches" in await page_of(rooms, "/schedules?q=nothing")
-    for path in ("/schedules?state=tired", "/schedules/flights.hourly?before=yesterday"):
+    history = "/schedules/flights.hourly?before="
+    for path in ("/schedules?state=tired", f"{history}yesterday", f"{history}2026"):
         answer = await rooms.get(path)
         assert (answer.status_code, "got &#39;" in answer.text) == (400, True)
 

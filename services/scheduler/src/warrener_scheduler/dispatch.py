@@ -137,6 +137,7 @@ class BreakerCache:
 
     @property
     def paused_queues(self) -> list[str]:
+        """The queues that a person has paused."""
         return self._open_breakers.paused_queues
 
     def is_open(self, job_type: str, policy: JobPolicy, queue: str | None) -> bool:

@@ -100,7 +100,17 @@ def job_type_rows(event: AgentAnnounced, now: datetime) -> list[JobTypeRow]:
     """Return the rows of one announcement. Its time orders it among others, but none is from the future."""
     announced_at = min(event.time or now, now)
     return [
-        JobTypeRow(**dict(declared), announced_by=event.data.agent_id, announced_at=announced_at)
+        JobTypeRow(
+            name=declared.name,
+            queue=declared.queue,
+            arguments_schema=declared.arguments_schema,
+            result_schema=declared.result_schema,
+            guarantee=declared.guarantee,
+            policy=declared.policy,
+            description=declared.description,
+            announced_by=event.data.agent_id,
+            announced_at=announced_at,
+        )
         for declared in event.data.job_types
     ]
 

@@ -86,6 +86,14 @@ async def test_one_scheduler_prunes_in_an_interval_and_another_one_after_it(scen
     assert await scene.left() == set()
 
 
+async def test_12_a_folder_for_what_is_deleted_is_made(scene: Scene, tmp_path: Path) -> None:
+    await scene.end(running_job())
+    await scene.clock.advance(100 * 86_400.0)
+    await scene.pruner(scheduler_export_folder=tmp_path / "var" / "export").run_once()
+    assert await scene.left() == set()
+    assert [*(tmp_path / "var" / "export").iterdir()]
+
+
 async def test_12_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:

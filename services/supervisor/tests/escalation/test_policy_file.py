@@ -54,6 +54,7 @@ def steps(*written: str) -> str:
     return f'[[policy]]\nname = "a"\nsteps = [{", ".join(written)}]'
 
 
+UNKNOWN = "expected one of job_type, job_id"
 STEP_MISTAKES = {
     '{ do = "alrt" }': ".do: expected one of retry, park, alert",
     '{ do = "alert", to = ["oops"] }': ".to: expected one of the sinks log, got",
@@ -61,7 +62,7 @@ STEP_MISTAKES = {
     '{ do = "park", after = "1 moment" }': ".after: expected a duration",
     '{ do = "alert", text = "{{ arguments.card }}" }': ".text: expected one of job_type, job_id",
     '{ do = "alert", title = "{{ first_seen | upper }}" }': ".title: expected a format such as %Y-%m-%d",
-    '{ do = "compensate", job_type = "undo", arguments = { a = ["{{ order }}"] } }': ".arguments: expected",
+    '{ do = "compensate", job_type = "undo", arguments = { a = ["{{ order }}"] } }': f".arguments: {UNKNOWN}",
     '{ do = "compensate" }': ".job_type: expected a value, got none",
     '{ do = "digest", into = "weekly" }': ".into: expected one of the digests daily",
 }

@@ -106,9 +106,11 @@ async def test_an_exchange_that_may_not_be_written_is_named_until_the_advice_is_
     bus: Bus, user: BrokerUser, registry: HealthRegistry, exchange: str
 ) -> None:
     message = make_message("a", key=REQUESTS_QUEUE.name, exchange=exchange)
-    user.permit(write="^$")
+    other = make_message("b", key=REQUESTS_QUEUE.name, exchange="" if exchange else REQUESTS)
+    user.permit(write=r"^amq\.default$" if exchange else OURS)
     while await bus.publish([message], timeout=5) != [PublishResult.REFUSED]:
         pass  # a channel remembers what it may
+    assert await bus.publish([other], timeout=5) == [PublishResult.CONFIRMED], "the others go on"
     wrong = await trouble(registry)
     named = exchange or "amq.default"
     assert f"permission to write exchange {named} for user {user.name}, got ACCESS_REFUSED" in wrong

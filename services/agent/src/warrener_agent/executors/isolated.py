@@ -242,6 +242,7 @@ class IsolatedProcess(ABC):
         return self._count_oom_kills() > self._oom_kills
 
     def members(self) -> list[int]:
+        """The process and its descendants."""
         return (self._group.members() if self._group else []) or tree(self.pid)
 
     @abstractmethod
@@ -249,6 +250,7 @@ class IsolatedProcess(ABC):
         """Return the flight record of the running process, even a stuck one, within half a second."""
 
     async def kill(self) -> None:
+        """Kill the process and its descendants."""
         if self._group is not None:
             self._group.kill()
         kill_tree(self.pid)

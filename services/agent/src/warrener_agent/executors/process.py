@@ -175,6 +175,7 @@ class ChildPool:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
+        """Close all children, and wait until they are gone."""
         replacing = set(self._replacing.values())
         for task in replacing:
             task.cancel()

@@ -92,6 +92,8 @@ class Up:
             if not await self._shutdown.ends_before_signal(starting):
                 raise CommandError("stopped before it was ready")
             version = await asyncio.to_thread(node.version)
+            if self._shutdown.requested.is_set():
+                raise CommandError("stopped before it was ready")
             self._broker_name = f"RabbitMQ {version}, private,"
             self._output.event("started", f"RabbitMQ {version} is up", source="broker", version=version)
             watching = asyncio.create_task(self._watch(node))

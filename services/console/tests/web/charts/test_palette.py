@@ -1,7 +1,8 @@
 """Colours differ for colour-blind readers too, in light and in dark.
 
 Colour-blindness is simulated by the matrices of Machado, Oliveira and Fernandes (2009, severity 1), distances
-are those of Oklab (Ottosson, 2020). A distance of 0.02 can just be seen.
+are those of Oklab (Ottosson, 2020). A distance of 0.02 can just be seen. The bounds lie just below the
+nearest tones and strengths of the palette, so that no change may bring two of them closer.
 """
 
 import math

@@ -167,6 +167,7 @@ class TickBatch:
         self.skip(nominal_at, f"{PAUSED}{why}")
 
     def record(self, nominal_at: datetime, status: TickStatus, reason: str) -> None:
+        """Record a tick without a request."""
         self._last_at = max(self._last_at or nominal_at, nominal_at)
         cause = self.causes.get(nominal_at)
         self.ticks.append(

@@ -37,7 +37,7 @@ class Timings:
     compare: timedelta = timedelta(seconds=20)  # between two comparisons of an agent's whole list
     claim: timedelta = timedelta(seconds=10)  # after it the watchdog repeats an event that nobody judged
     settled: timedelta = timedelta(seconds=10)  # after it a dispatch is in its queue, or lost
-    unpublished_grace: timedelta = timedelta(seconds=5)  # a job that changed within it may be being published
+    unpublished_grace: timedelta = timedelta(seconds=5)  # another one may publish what has just changed
     renotify_interval: timedelta = timedelta(minutes=1)  # between two reports of a job that waits too long
 
     @property

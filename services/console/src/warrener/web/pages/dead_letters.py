@@ -16,7 +16,7 @@ _TOPICS = ("dead-letters",)
 
 
 def progress_of(redrive: Redrive) -> tuple[list[Segment], Picture]:
-    """How many dead letters of a redrive are in each state, those that are over first, and a drawing."""
+    """Count a redrive's dead letters by state, those that are over first, and draw the counts."""
     tones = dead_letters.DEAD_LETTERS.tones
     parts = [
         (state.replace("_", " "), tone, count)

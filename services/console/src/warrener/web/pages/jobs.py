@@ -3,9 +3,9 @@ relatives."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, PositiveInt
+from pydantic import BaseModel, BeforeValidator
 
 from warrener.explanations.facts import attempts_text
 from warrener.operations.job import JobDetails, read_details
@@ -83,10 +83,16 @@ async def _suggest(console: Console) -> dict[str, list[str]]:
     }
 
 
+def _read_attempt_number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise ValueError(f"expected the number of an attempt, got {text!r:.40}")
+    return int(text)
+
+
 class LogQuery(BaseModel):
     """The attempt whose log is shown."""
 
-    log: PositiveInt | None = None
+    log: Annotated[int | None, BeforeValidator(_read_attempt_number)] = None
 
 
 @page("/jobs/{job_id}", topics=("job:{job_id}",))

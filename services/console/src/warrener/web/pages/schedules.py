@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from pydantic import AwareDatetime, BaseModel
+from pydantic import AwareDatetime, BaseModel, BeforeValidator
 
 from warrener.errors import CommandError
 from warrener.operations import schedules
@@ -57,10 +57,17 @@ async def show_schedules(request: PageRequest) -> View:
     return View("Schedules", context)
 
 
+def _read_moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:  # pydantic would also take a number, as a Unix time
+        raise ValueError(f"expected a time such as 2026-11-23T09:00:00+00:00, got {text!r:.40}") from None
+
+
 class HistoryQuery(BaseModel):
     """The page of a history: the ticks before this moment."""
 
-    before: AwareDatetime | None = None
+    before: Annotated[AwareDatetime | None, BeforeValidator(_read_moment)] = None
 
 
 @page("/schedules/{name}", topics=("schedule:{name}",))
