@@ -374,7 +374,11 @@ def test_the_trace_that_an_agent_was_started_in_is_not_that_of_its_attempts() ->
 
 async def test_processor_time_of_earlier_attempts_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = iter([50.0, 50.5, 53.0])
+
+    def used(_: object) -> Usage:
+        return Usage(1, 1, 0, next(seen))
+
     monkeypatch.setattr(executor_limits, "_CHECK_INTERVAL", 0.0)
-    monkeypatch.setattr(executor_limits, "usage", lambda _: Usage(1, 1, 0, next(seen)))
+    monkeypatch.setattr(executor_limits, "usage", used)
     raised = await executor_limits.wait_until_exceeded(Limits(cpu="1s"), lambda: [1])
     assert (raised.error.type, list(seen)) == ("CpuTimeLimit", [])
