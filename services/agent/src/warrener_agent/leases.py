@@ -28,8 +28,7 @@ _DELETION_PAUSE: Final = 0.1
 """Seconds between two batches of a deletion, so that claims never queue behind them."""
 _SECOND_REQUEST_SHARE: Final = 0.25  # share of the lease after which an unanswered renewal is requested again
 
-CHECK_SHARE: Final = 0.05
-"""Share of a lease between two checks of the loop."""
+CHECK_SHARE: Final = 0.05  # share of a lease between two checks of the loop
 _RENEW_SHARE: Final = 0.65  # share of a lease that is left when a blocked loop has missed its renewal
 _END_SHARE: Final = 0.25  # share that is left when the process has to end, if nothing has renewed the lease
 _STALLED_SHARE: Final = 0.15  # the same, while no thread of Python runs

@@ -149,8 +149,7 @@ class LogBuffer:
             on_first(self)
 
 
-NO_LOG = LogBuffer(LogLimits(0, 0, 0), SharedSize(0), None, _is_closed=True)
-"""Drops all lines."""
+NO_LOG = LogBuffer(LogLimits(0, 0, 0), SharedSize(0), None, _is_closed=True)  # drops all lines
 
 
 def render_output(output: str) -> str:

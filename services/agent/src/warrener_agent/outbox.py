@@ -23,8 +23,7 @@ _DRAIN_TIMEOUT = 5.0
 """Seconds that a drain waits for refused messages. Their deliveries stay unacknowledged: the broker delivers
 them to another agent, which finds the outcomes in the ledger."""
 
-Target = tuple[str, str]
-"""An exchange and a routing key."""
+Target = tuple[str, str]  # an exchange and a routing key
 
 
 class OutboxEntry(NamedTuple):

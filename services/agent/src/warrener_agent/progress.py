@@ -16,8 +16,7 @@ from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.checkpoints")
 
-SAVE_INTERVAL = 1.0
-"""Seconds between two saves of checkpoints; of several in between, the last counts."""
+SAVE_INTERVAL = 1.0  # seconds between two saves of checkpoints; of several in between, the last counts
 _PUBLISH_INTERVAL = 1.0  # seconds between two messages about the progress of one attempt
 
 

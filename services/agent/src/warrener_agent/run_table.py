@@ -17,8 +17,7 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import TraceContext
 
-STEP_MARGIN = 0.25
-"""Share of a lease that must be left for a handler to take a further step."""
+STEP_MARGIN = 0.25  # share of a lease that must be left for a handler to take a further step
 _CLOCK_TOLERANCE = 0.001
 """Seconds before a deadline at which it counts as reached, instead of another short sleep."""
 

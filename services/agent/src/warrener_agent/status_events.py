@@ -21,8 +21,7 @@ E = TypeVar("E", bound=events.Event[Any])
 
 _MAX_LEVEL = 20  # characters of the name of a level
 
-ProgressValue = tuple[float, str]
-"""A fraction of 1, and a note."""
+ProgressValue = tuple[float, str]  # a fraction of 1, and a note
 
 
 class EventFactory:

@@ -44,8 +44,7 @@ from warrener_store.store import Store
 
 _log = get_logger("accept")
 
-REJECTED = "rejected: "
-"""The beginning of the reason of a tick whose request was rejected."""
+REJECTED = "rejected: "  # the beginning of the reason of a tick whose request was rejected
 _EXAMINED_TICKS = 3  # ticks that are read for each that counts: others request no job
 
 AdmissionResult = JobRow | admission.Duplicate | admission.Rejected

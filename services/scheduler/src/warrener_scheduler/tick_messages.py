@@ -28,8 +28,7 @@ from warrener_contracts.writer import EventWriter, shared_moment_json
 from warrener_scheduler.messages import SOURCE
 from warrener_store.schedules.rows import TickRow
 
-TraceParts = tuple[str | None, str | None]
-"""A trace context, as `traceparent` and `tracestate`."""
+TraceParts = tuple[str | None, str | None]  # a trace context, as `traceparent` and `tracestate`
 BeginTrace = Callable[[TickRow, str, TraceParts], TraceParts]
 """Begins the trace of a tick; see `request_messages`."""
 

@@ -44,8 +44,7 @@ from warrener_store.parked.crashed_readers import StoredTries
 build_models()  # before the first message, and once for all forked processes
 
 NAME = "warrener-scheduler"
-REFUSALS = (StoreUrlError, StoreNotMigrated, ForeignBroker)
-"""Errors that waiting cannot solve."""
+REFUSALS = (StoreUrlError, StoreNotMigrated, ForeignBroker)  # errors that waiting cannot solve
 _REDRIVE_INTERVAL = 0.5  # seconds
 _BREAKER_REFRESH_INTERVAL = 1.0  # seconds
 _BINDING_SYNC_INTERVAL = 30.0

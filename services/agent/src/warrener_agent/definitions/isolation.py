@@ -20,8 +20,7 @@ Restart = Literal["always", "on-failure", "no"]
 """When a child process is replaced at once: whenever it ended; if it died or exceeded a limit; never, so that
 the next attempt starts one."""
 
-Size = int | str
-"""Bytes, or a text such as "512MiB"."""
+Size = int | str  # bytes, or a text such as "512MiB"
 
 
 def parse_size(value: Size) -> int:

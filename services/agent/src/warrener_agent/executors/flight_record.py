@@ -28,8 +28,7 @@ from warrener_runtime.secrets import mask
 T = TypeVar("T")
 SIGNAL: Final = signal.SIGUSR2
 """Makes a child write its stacks to the agent's file, whatever it does at that moment."""
-LOG_BYTES = 8_000
-"""Bytes of the last output that are kept."""
+LOG_BYTES = 8_000  # bytes of the last output that are kept
 _MAX_STACKS = 16_000
 _MAX_LINES = 100
 _PIECE = 1 << 16

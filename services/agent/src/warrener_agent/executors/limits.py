@@ -26,8 +26,7 @@ _REMOVAL_TIMEOUT = 1.0
 """Seconds for an empty group to be removed: the kernel takes a moment to forget what was killed."""
 _CHECK_INTERVAL = 0.2  # seconds between two checks of an attempt's usage
 
-Members = Callable[[], list[int]]
-"""Finds the processes of an attempt."""
+Members = Callable[[], list[int]]  # finds the processes of an attempt
 
 
 def kernel_limits(limits: Limits) -> list[tuple[int, int]]:

@@ -36,8 +36,7 @@ CLAIMS = {
     # arrays, which changes nothing and costs more than the batch.
     "plan_cache_mode": "force_generic_plan",
 }
-HANDLERS = PEER_SETTINGS
-"""The attempt's timeout limits a handler's statements: see PostgresTransaction."""
+HANDLERS = PEER_SETTINGS  # the attempt's timeout limits a handler's statements: see PostgresTransaction
 _OUTAGES = (
     OSError,
     TimeoutError,

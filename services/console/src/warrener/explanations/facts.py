@@ -22,8 +22,7 @@ if TYPE_CHECKING:  # the facts of one subject need no rows of another
 _NOT_BEGUN = (JobState.QUEUED, JobState.RETRYING)
 _CHARGED = (JobState.QUEUED, JobState.RETRYING, JobState.DEAD)
 """States in which each attempt that was made is over, and has failed unless it was not charged."""
-MAX_SKEW = timedelta(seconds=2)
-"""Clocks that differ by less are taken for equal."""
+MAX_SKEW = timedelta(seconds=2)  # clocks that differ by less are taken for equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

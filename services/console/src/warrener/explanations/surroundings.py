@@ -12,8 +12,7 @@ from warrener.explanations.suggestions import DOCTOR, run
 from warrener.render.times import span
 from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, REQUESTS_QUEUE, STATUS, STATUS_QUEUE
 
-LATE = timedelta(seconds=15)
-"""A service that is later than this does not work as it should."""
+LATE = timedelta(seconds=15)  # a service that is later than this does not work as it should
 _NEEDED = {
     *(f"queue {queue.name}" for queue in (REQUESTS_QUEUE, STATUS_QUEUE)),
     *(f"exchange {exchange}" for exchange in (DISPATCH, DELAY, EVENTS, STATUS)),

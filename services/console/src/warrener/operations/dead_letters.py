@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 _MAX_GROUPS = 10_000
 _PART, _PARTS = timedelta(hours=6), 28
-NO_CAUSE = "none"
-"""Stands in an address for the empty fingerprint of deaths whose cause is not known."""
+NO_CAUSE = "none"  # stands in an address for the empty fingerprint of deaths whose cause is not known
 _CAUSE = "Cause of death; its beginning is enough."
 _SINCE = "Maximum time since the death, such as 2h."
 

@@ -11,8 +11,7 @@ from warrener_contracts.events import LogEntry
 from warrener_store.jobs.rows import JobRow
 from warrener_store.logs.rows import MAX_LOGGED_ATTEMPTS, LogReader, ReadEntry
 
-MAX_LINES = 500
-"""The newest lines of an attempt that one answer of the API has."""
+MAX_LINES = 500  # the newest lines of an attempt that one answer of the API has
 
 
 class JobLogLine(LogEntry, frozen=True):

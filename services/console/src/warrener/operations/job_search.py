@@ -13,8 +13,7 @@ from warrener_store.jobs.rows import JobFilter, JobRow
 if TYPE_CHECKING:
     from warrener_store import StateStore
 
-MAX_EXAMINED = 50_000
-"""Jobs that one list looks at; behind them nothing is searched."""
+MAX_EXAMINED = 50_000  # jobs that one list looks at; behind them nothing is searched
 _PAGE_SIZE = 500
 _FIRST_STRETCH, _LONGEST_STRETCH = timedelta(seconds=10), timedelta(days=20_000)
 _GROWTH = 6

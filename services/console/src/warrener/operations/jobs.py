@@ -30,8 +30,7 @@ from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.errors import UnknownJob
 from warrener_store.jobs.rows import JobFilter, JobRow
 
-MAX_BULK = 1000
-"""Jobs that one command takes."""
+MAX_BULK = 1000  # jobs that one command takes
 NOT_OVER = frozenset(JobState) - TERMINAL
 _AT_ONCE = 100  # cancels
 _MAX_REFUSALS = 20

@@ -100,8 +100,7 @@ class Flag:
 Keys = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 """Keys of several things; a form with one gives a text."""
 Limit = Annotated[int, Flag("--limit", "-n")]
-Time = Annotated[datetime | None, BeforeValidator(parse_time)]
-"""A moment, or a time before now: 90s, 2h, P1D."""
+Time = Annotated[datetime | None, BeforeValidator(parse_time)]  # a moment, or a time before now: 90s, 2h, P1D
 
 
 class NounQuery(BaseModel):

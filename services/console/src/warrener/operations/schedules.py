@@ -21,8 +21,7 @@ from warrener_contracts.triggers import TriggerRule
 from warrener_store.schedules.rows import LAST_TIME, ScheduledRun, ScheduleFilter, ScheduleRow
 from warrener_store.schedules.rules import is_over, overdue_since
 
-TICKS = 24
-"""Ticks of a schedule that a list shows."""
+TICKS = 24  # ticks of a schedule that a list shows
 _PUT_OFF = timedelta(minutes=2)  # by which a scheduler may postpone a schedule that it cannot decide
 _MAX_EXAMINED = 5  # pages that one request reads while it looks for schedules of a state
 

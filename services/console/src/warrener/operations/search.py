@@ -31,8 +31,7 @@ from warrener_store.jobs.rows import JobFilter, JobRow, StateCount
 from warrener_store.parked.rows import ALL_PARKED, ParkedAt, ParkedFilter, ParkedMessage
 from warrener_store.schedules.rows import ScheduleFilter, ScheduleRow
 
-MAX_JOBS = 1000
-"""Jobs whose arguments and errors are compared, as many as a page of jobs compares."""
+MAX_JOBS = 1000  # jobs whose arguments and errors are compared, as many as a page of jobs compares
 MAX_PARKED = 200
 _MAX_BYTES = 16 << 20  # of bodies of parked messages
 _PARKED_PAGE = 20

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-Types = tuple[str, ...]
-"""The JSON types of a value, but null; in order."""
-PREFIX = "argument."
-"""Begins the names of fields that are arguments."""
+Types = tuple[str, ...]  # the JSON types of a value, but null; in order
+PREFIX = "argument."  # begins the names of fields that are arguments
 _MAX_DEPTH = 20
 _MAX_USAGE = 40  # characters of a value
 _STRING: Types = ("string",)

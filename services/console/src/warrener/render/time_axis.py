@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from warrener.render.times import brief
 
-FOLD_FACTOR = 5
-"""A wait longer than this many times the work is folded."""
+FOLD_FACTOR = 5  # a wait longer than this many times the work is folded
 _FOLD_WIDTH = 0.12  # share of the axis
 _MAX_FOLDED = 0.5  # share of the axis that all folds may take
 _SHORTEST = timedelta(milliseconds=1)

@@ -3,8 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
-"""A time as verdicts and messages write it."""
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")  # a time as verdicts and messages write it
 
 
 def span(length: timedelta, *, units: int = 2) -> str:

@@ -30,10 +30,8 @@ from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.jobs.timeline import IntervalCause, JobInterval, job_timeline
 from warrener_store.jobs.views import CheckpointRow
 
-MAX_CHILD_JOBS = 50
-"""Child jobs with a row each."""
-MAX_ATTEMPTS = 16
-"""Attempts with rows of their own; of more, the middle ones share a row."""
+MAX_CHILD_JOBS = 50  # child jobs with a row each
+MAX_ATTEMPTS = 16  # attempts with rows of their own; of more, the middle ones share a row
 _FIRST_ATTEMPTS = 3
 _PLANNED_SHARE = 0.08  # of the time so far: the length of a planned attempt of unknown duration
 _SHORTEST_PLAN = timedelta(milliseconds=10)

@@ -14,8 +14,7 @@ from typing import Any, cast
 from warrener.errors import CommandError, UsageError
 from warrener_contracts.json_safety import is_array
 
-YEARS_AHEAD = 10
-"""Years for which events without an end are repeated."""
+YEARS_AHEAD = 10  # years for which events without an end are repeated
 _EXPECTED = (
     "lines that begin with a date such as 2026-12-25, TOML with dates = [2026-12-25, ...], or an iCalendar "
     "file of whole days (.ics)"

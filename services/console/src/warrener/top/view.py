@@ -24,8 +24,7 @@ from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
 
-MAX_ROWS = 100
-"""Maximum number of rows of a list."""
+MAX_ROWS = 100  # maximum number of rows of a list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,7 @@ from warrener_store.audit.rows import AuditOutcome, AuditRecord
 
 _log = structlog.stdlib.get_logger(__name__)
 
-REPLY_TIMEOUT = 5.0
-"""Seconds to wait for the service that carries an action out; it is carried out later too."""
+REPLY_TIMEOUT = 5.0  # seconds to wait for the service that carries an action out; it is carried out later too
 _MAX_SUBJECT, _MAX_REASON, _MAX_SENTENCE = 500, 500, 1000  # characters of the audit log
 
 

@@ -33,8 +33,7 @@ def _console(request: Request) -> Console:
     return console
 
 
-ConsoleOfApp = Annotated[Console, Depends(_console)]
-"""Parameter of a route: the console."""
+ConsoleOfApp = Annotated[Console, Depends(_console)]  # parameter of a route: the console
 
 
 @router.get("/jobs/{job_id}/timeline", tags=["jobs"])

@@ -18,8 +18,7 @@ from warrener_calendar.zones import next_change
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.triggers import TriggerRule
 
-SHOWN = 10
-"""Ticks to come that a page shows."""
+SHOWN = 10  # ticks to come that a page shows
 _COMPUTED = 40
 _DAYS = timedelta(days=35)
 _MAX_DAY_TICKS = 2000  # the calendar shows the days that they reach

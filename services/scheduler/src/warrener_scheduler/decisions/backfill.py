@@ -20,8 +20,7 @@ from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.tick_messages import request_text
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
-BATCH_SIZE = 1000
-"""Nominal times in one transaction."""
+BATCH_SIZE = 1000  # nominal times in one transaction
 _MIN_RATE = 1 / 86_400
 """Jobs a second: with a lower rate the turns of 50,000 jobs would exceed the range of dates."""
 _BACKFILLED = "backfilled"

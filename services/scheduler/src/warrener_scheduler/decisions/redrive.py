@@ -30,8 +30,7 @@ from warrener_store.dead_letters.rows import (
 
 StartCommand = JobRedriveRequested | JobDropRequested
 Counts = Mapping[str, int]
-PAGE_SIZE = 500
-"""Dead letters that one step claims, checks or requests."""
+PAGE_SIZE = 500  # dead letters that one step claims, checks or requests
 _MAX_JOURNAL_ENTRIES = 100
 _REQUESTED_STATES = ("redriven", "succeeded", "died_again", "died", "reopened")
 _MAX_WAIT_SECONDS = 366 * 86_400

@@ -8,10 +8,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MAX_BODY = 1024 * 1024
-"""Bytes; the limit of a message of the wire."""
-MAX_QUERY = 8192
-"""Bytes of a path with its query."""
+MAX_BODY = 1024 * 1024  # bytes; the limit of a message of the wire
+MAX_QUERY = 8192  # bytes of a path with its query
 _BODY_TIMEOUT = 30.0  # seconds
 
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 from warrener.web.charts.svg import Markup, element, join
 
-Label = tuple[float, str]
-"""Where a text stands, as a share of the width, and the text."""
+Label = tuple[float, str]  # where a text stands, as a share of the width, and the text
 _WIDTHS = {"chart-wide": 508.0, "chart-narrow": 220.0}
 """Least widths, in pixels, of a plot in a wide place and in a narrow one: `charts.css` decides them."""
 _GAP = 8.0  # between texts
 _OVERHANG = 24.0  # beyond an end of the plot, of a text around its place
 _PLAIN = frozenset("abcdefghijklnopqrstuvxyz0123456789 .,:;!?/|\\_*'\"()[]{}$-\u202f")
-BESIDE = (-4.0, 10.0)
-"""How far a text at the left of its place ends from it, and one at the right begins."""
+BESIDE = (-4.0, 10.0)  # how far a text at the left of its place ends from it, and one at the right begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from warrener.web.charts.svg import Markup, element, join, line_path
 _WIDTH, _HEIGHT, _PAD, _FLOOR = 120.0, 24.0, 3.0, 21.0
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_GAP, _MIN_PART = 600.0, 12.0, 2.0, 4.0
 _MAX_POINTS = 30
-Segment = tuple[str, Tone, int]
-"""Words, tone and number of one part."""
+Segment = tuple[str, Tone, int]  # words, tone and number of one part
 
 
 def draw_sparkline(
