@@ -89,8 +89,9 @@ def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, postgres_prox
     assert "self_fenced" not in only.log.read_text()
 
 
+@pytest.mark.parametrize("when", When)
 def test_3_a_scheduler_cut_while_it_saves_its_ticks_holds_no_schedule(
-    on_postgres: Warren, postgres_proxy: PostgresProxy
+    on_postgres: Warren, postgres_proxy: PostgresProxy, when: When
 ) -> None:
     """No schedule is locked while its server still believes in the connection; all go on with another one."""
     warren = on_postgres
@@ -103,7 +104,7 @@ def test_3_a_scheduler_cut_while_it_saves_its_ticks_holds_no_schedule(
         rule = IntervalRule(every=timedelta(seconds=1))
         client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="tick") for name in names])
         until(lambda: all(fired(warren, name) for name in names), "ticks")
-        postgres_proxy.strike(SAVES_TICKS, When.AFTER, How.SILENT)
+        postgres_proxy.strike(SAVES_TICKS, when, How.SILENT)
         assert postgres_proxy.wait_struck()
         cut_at = datetime.now(UTC)
         locked = left_locked(warren)

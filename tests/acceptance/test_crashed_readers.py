@@ -14,9 +14,9 @@ from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus import open_bus
 
 MODULE = "tests.acceptance.many_handlers"
-REQUESTS = 12
+REQUESTS = 50
 CRASHES = 25  # a work queue used to give a message up after 20
-HALVINGS = 4  # of 12 messages: 6, 3, 2, 1
+HALVINGS = 6  # of 50 messages: 25, 13, 7, 4, 2, 1
 DEADLY = b"ends who reads it"
 CRASH = f"""
 import os, signal

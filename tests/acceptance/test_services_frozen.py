@@ -13,8 +13,8 @@ from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
 
 JOBS = 18
-FROZEN = 24.0
-"""Seconds: four heartbeats, of which a shared queue would have given the frozen one every other."""
+FROZEN = 36.0
+"""Seconds: six heartbeats, of which a shared queue would have given the frozen one every other."""
 
 SETTINGS = {
     "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "11",

@@ -182,6 +182,8 @@ def use_and_kill_services(up: RunningUp, ready: dict[str, Any]) -> None:
         started = len(up.events("started", name))
         os.kill(pid, signal.SIGKILL)
         up.until("started", name, times=started + 1)
+        death = up.events("exited", name)[-1]
+        assert (death["exit_code"], death["restart_delay"] > 0) == (-signal.SIGKILL, True)
     again = up.command("request", "hello.greet", "name=again", "--wait", "--timeout", "80")
     assert (again.returncode, again.stdout) == (0, '"Hello, again!"\n'), again.stderr
 

@@ -4,9 +4,11 @@ ten seconds (decision 0009), or within fifteen.
 In virtual time: on real processes the same second is longer on a busy machine.
 """
 
+from collections import Counter
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 from tests.simulation.workload import slow_request
 from tests.simulation.world import World
 
@@ -70,26 +72,29 @@ async def test_12_the_jobs_of_an_agent_without_its_database_run_on_another_one_u
 
 
 async def test_3_the_supervisor_raises_each_alarm_once_for_agents_and_schedulers_that_are_gone() -> None:
-    async with World(1, schedulers=1, supervisors=1, agents=1, rests=(300.0,)) as world:
-        await world.clock.advance(10)
-        jobs = [uuid4() for _ in range(JOBS)]
-        agent = world.process("agent").life
-        agent.dead.set()
-        await world.publish(*(slow_request(job_id) for job_id in jobs))
-        await world.clock.advance(60)
-        world.process("scheduler").life.dead.set()
-        unread = uuid4()
-        await world.publish(slow_request(unread))
-        await world.clock.advance(60)
-        (lost,) = (event for event in world.published if isinstance(event, AgentLost))
-        assert lost.data.agent_id == agent.agent_id
-        stalled = [event.data for event in world.published if isinstance(event, ServiceUnresponsive)]
-        assert [(one.service, one.queue, one.waiting) for one in stalled] == [
-            ("agent", dispatch_queue("default").name, JOBS),
-            ("scheduler", REQUESTS_QUEUE.name, 1),
-        ]
-        await world.clock.run_until(lambda: len(world.store.jobs) > JOBS and world.settled(), within=600)
-        assert {row.state for row in world.store.jobs.values()} == {JobState.SUCCEEDED}
+    with capture_logs() as logs:
+        async with World(1, schedulers=1, supervisors=1, agents=1, rests=(300.0,)) as world:
+            await world.clock.advance(10)
+            jobs = [uuid4() for _ in range(JOBS)]
+            agent = world.process("agent").life
+            agent.dead.set()
+            await world.publish(*(slow_request(job_id) for job_id in jobs))
+            await world.clock.advance(60)
+            world.process("scheduler").life.dead.set()
+            unread = uuid4()
+            await world.publish(slow_request(unread))
+            await world.clock.advance(60)
+            (lost,) = (event for event in world.published if isinstance(event, AgentLost))
+            assert lost.data.agent_id == agent.agent_id
+            stalled = [event.data for event in world.published if isinstance(event, ServiceUnresponsive)]
+            assert [(one.service, one.queue, one.waiting) for one in stalled] == [
+                ("agent", dispatch_queue("default").name, JOBS),
+                ("scheduler", REQUESTS_QUEUE.name, 1),
+            ]
+            await world.clock.run_until(lambda: len(world.store.jobs) > JOBS and world.settled(), within=600)
+            assert {row.state for row in world.store.jobs.values()} == {JobState.SUCCEEDED}
+    alerts = Counter(str(line.get("action")) for line in logs)
+    assert (alerts["alert.agent_lost"], alerts["alert.service_unresponsive"]) == (1, 2)
 
 
 def runner(world: World, job_id: UUID) -> str | None:

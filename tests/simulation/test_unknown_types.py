@@ -66,7 +66,7 @@ async def test_13_requests_of_a_type_that_nobody_had_announced_go_on_without_a_p
         assert (await parked_types(world)).count("novel") == 1, "the tick"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6))
 async def test_13_a_request_that_is_rejected_during_the_announcement_goes_on(seed: int) -> None:
     async with World(seed, agents=1, rests=(0.1,)) as world:
         await world.clock.advance(5)

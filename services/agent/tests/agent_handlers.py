@@ -137,7 +137,7 @@ def forks(pids: Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _sign(pids)
     while True:
-        time.sleep(60)
+        time.sleep(60)  # the fault, as above
 
 
 @agent.job("allocates", executor="process", limits=SMALL)
@@ -153,9 +153,9 @@ def allocates_below() -> None:
     for _ in range(4):
         if os.fork() == 0:
             chunks = bytearray(os.urandom(MIB)) * 150
-            time.sleep(600)
+            time.sleep(600)  # it keeps its memory until the limit of all together ends it
             del chunks
-    time.sleep(600)
+    time.sleep(600)  # and the first process waits with it
 
 
 @agent.job("burns", executor="process", limits=Limits(cpu="1s"))

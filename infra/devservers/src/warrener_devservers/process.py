@@ -180,7 +180,7 @@ class GuardSpec:
     environment: dict[str, str]
     folder: str
     log: str
-    user: str | None = None
+    user: str | None = None  # PostgreSQL, which tests start so, refuses root; RabbitMQ runs as we do
     group: int | None = None
 
 

@@ -197,7 +197,7 @@ def test_a_limit_that_was_declared_is_no_fault_of_the_process() -> None:
 
 
 def test_a_memory_error_is_out_of_memory_only_where_memory_is_limited() -> None:
-    raised = errors.describe_error(MemoryError("no more"))
+    raised = errors.describe_error(MemoryError("none is left"))
     assert errors.relabel_memory_error(raised, Limits()) is raised
     result = errors.relabel_memory_error(raised, Limits(memory="1MiB"))
     assert isinstance(result, errors.HandlerRaised)

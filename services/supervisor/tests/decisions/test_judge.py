@@ -315,7 +315,8 @@ def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(state: JobStat
     assert (ended.attempt, ended.verdict) == (3, "done: recorded by attempt 1")
     is_stopped = context.Notification.CANCEL in decision.notifications
     assert is_stopped is (state is JobState.RUNNING), "what runs for nothing is stopped"
-    again = stage.ignored(decision.row, stage.succeeded(1))  # whoever saved it may have died before saying so
+    # The supervisor that saved it may have died before it published that.
+    again = stage.ignored(decision.row, stage.succeeded(1))
     assert context.Notification.FINISHED in again.notifications
 
 

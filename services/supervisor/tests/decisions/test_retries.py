@@ -218,7 +218,7 @@ def test_its_agent_is_ordered_to_stop_it_and_nothing_else_begins() -> None:
     assert decision.notifications == {Notification.CANCEL}
     assert decision.attempt is None
     assert judged(decision.row, succeeded(result=7)).row.result == 7, "a result that comes late counts"
-    ignored(running(started_at=NOW - timedelta(seconds=4)), timed_out())  # whoever took it over has it all
+    ignored(running(started_at=NOW - timedelta(seconds=4)), timed_out())  # its new owner has it all
 
 
 @pytest.mark.parametrize(("word", "how"), IT_ENDED)

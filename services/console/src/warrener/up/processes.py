@@ -261,7 +261,9 @@ async def _wait_ended(
     if not some:
         return True
     waits = {asyncio.create_task(asyncio.wait(some)), asyncio.create_task(hurry.wait())}
-    await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    for each in waits:
-        each.cancel()
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
     return all(task.done() for task in some)

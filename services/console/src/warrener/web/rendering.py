@@ -93,8 +93,11 @@ class Renderer:
         # Its type knows the built-in ones alone.
         variables = cast("dict[str, Any]", self._environment.globals)
         variables |= {"static": static_url, "url_for": site.url_for, "badge_of": badge_of}
-        variables |= {"with_query": _with_query, "needs_reason": self._needs_reason}
-        variables["draw_counts"] = draw_counts
+        variables |= {
+            "with_query": _with_query,
+            "needs_reason": self._needs_reason,
+            "draw_counts": draw_counts,
+        }
 
     def page(self, request: PageRequest, page: Page | None, view: View, notice: Notice | None = None) -> str:
         return self._render("layout.html", request, page, view, notice)
