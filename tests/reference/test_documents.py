@@ -41,11 +41,14 @@ ABSENT = {
     "job.finished.v1": {"error", "reason"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, without these fields.
     "agent.announced.v1": _OF_POLICIES - {"max_lost_attempts"}
-    | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "dispatch_batch"},
+    | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "dispatch_batch", "on_failure"},
     "agent.heartbeat.v1": {"trouble", "held"},  # it can handle the messages of its queues, at once
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
-    "attempt.dispatched.v1": {"checkpoint"},
+    "attempt.dispatched.v1": {"checkpoint", "journal"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
+    # Each call and each answer has the fields of its kind.
+    "attempt.suspended.v1": _OF_ERRORS
+    | {"job_id", "undo", "detached", "digest", "state", "result", "error", "signal_id", "queue"},
     "job.cancel_requested.v1": {"tree"},
     "job.dead.v1": _OF_ERRORS,
     "job.drop_requested.v1": {"reply_to"},

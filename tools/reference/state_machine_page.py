@@ -28,6 +28,7 @@ _BROUGHT_BY = {
     Signal.ALIVE: "`attempt.started`, `attempt.progressed`, or listed in `agent.heartbeat`",
     Signal.SUCCEEDED: "`attempt.succeeded`",
     Signal.FAILED: "`attempt.failed`",
+    Signal.SUSPENDED: "`attempt.suspended`",
     Signal.SNOOZED: "`attempt.failed` with `snoozed`",
     Signal.STOPPED: "`attempt.cancelled`",
     Signal.WITHDRAWN: "`attempt.cancelled` with `by_handler`",
@@ -39,7 +40,7 @@ _BROUGHT_BY = {
 _HEAD = f"""{GENERATED}
 # The journey of a job
 
-Every job is in one of eight states; the last four are terminal and are never left. A *signal* may change
+Every job is in one of nine states; the last four are terminal and are never left. A *signal* may change
 it. For every state and every signal the table below has a transition, a reason to ignore the signal, or
 *impossible*. An impossible signal means that something is broken: its message is parked and an alarm is
 raised.
@@ -104,7 +105,10 @@ def _lines() -> Iterator[str]:
     for state in JobState:
         for signal in Signal:
             step = STATE_MACHINE[state, signal]
-            yield f"| `{state}` | `{signal}` | {_step(step)} | {step.why} |"
+            undoes = isinstance(step, Transition) and JobState.SUSPENDED in step.states[1:]
+            yield f"| `{state}` | `{signal}` | {_step(step)}{'¹' if undoes else ''} | {step.why} |"
+    yield ""
+    yield "¹ A workflow is `suspended` first, until its calls are undone; then it comes to the other end."
 
 
 def _in_order(states: frozenset[JobState]) -> list[JobState]:

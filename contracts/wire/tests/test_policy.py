@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.fields import MAX_DURATION, Duration, parse_duration
 from warrener_contracts.policy import Backoff, JobPolicy, PolicyOverrides
-from warrener_contracts.retryability import UNKNOWN_JOB_TYPE, matches_any, non_retryable_reason
+from warrener_contracts.retryability import CODE_CHANGED, UNKNOWN_JOB_TYPE, matches_any, non_retryable_reason
 
 SPANS = st.timedeltas(timedelta(0), MAX_DURATION)
 CHANCE = st.floats(0, 1, exclude_max=True)
@@ -59,7 +59,7 @@ def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> No
 
 def test_a_request_may_choose_every_part_of_a_policy() -> None:
     # Fields of the job type alone: its handler is written for them.
-    of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout", "dispatch_batch"}
+    of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout", "dispatch_batch", "on_failure"}
     assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys() - of_the_type_alone
 
 
@@ -249,6 +249,7 @@ OF_THE_TYPE = JobPolicy(no_retry_on=("app.Closed",))
         pytest.param(error("crash", kind=ErrorKind.CRASH), POLICY, None, id="a crash, raised by nobody"),
         pytest.param(error("lost", kind=ErrorKind.LOST), POLICY, None, id="a loss, raised by nobody"),
         pytest.param(error(UNKNOWN_JOB_TYPE), POLICY, None, id="another agent may know the type"),
+        pytest.param(error(CODE_CHANGED), POLICY, None, id="another agent may have the right code"),
         pytest.param(
             error("timeout", kind=ErrorKind.TIMEOUT),
             JobPolicy(no_retry_on=("timeout",)),

@@ -24,13 +24,13 @@ from warrener_contracts.state_machine import (
 )
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "journey-of-a-job.md"
-IN_FLIGHT = (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING)
+IN_FLIGHT = (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING, JobState.SUSPENDED)
 PAIRS = list(itertools.product(JobState, Signal))
 
 
 def test_every_pair_of_state_and_signal_has_exactly_one_step() -> None:
     assert set(STATE_MACHINE) == set(PAIRS)
-    assert len(PAIRS) == 112
+    assert len(PAIRS) == 135
     for found in STATE_MACHINE.values():
         assert isinstance(found, Transition | Ignore | Reject)
         assert found.why

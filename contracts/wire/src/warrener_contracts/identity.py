@@ -9,6 +9,9 @@ from uuid import UUID, uuid5
 _REQUESTS = UUID("ab072b26-5e10-5f7a-9430-d93ed956ccca")
 _TICKS = UUID("56cf3b67-9937-5fd9-b90a-e9a2176c2493")
 _SCHEDULE_SOURCE = "warrener/schedule/"
+_HANDLER_SOURCE = "warrener/job/"
+DETACHED_SOURCE = "warrener/detached/"
+UNDO_SOURCE = "warrener/undo/"
 # UUID() accepts more forms, such as underscores among the digits, so two different ids could be one job.
 _UUID = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}", re.ASCII | re.IGNORECASE
@@ -28,6 +31,11 @@ def job_id_of(source: str, event_id: str) -> UUID:
 def child_job_id(parent: UUID, key: str) -> UUID:
     """The job id of the child `key` of `parent`: the same in every attempt."""
     return uuid5(parent, f"child\n{key}")
+
+
+def undo_job_id(parent: UUID, call_id: str) -> UUID:
+    """The id of the job that undoes a call of the workflow `parent`."""
+    return uuid5(parent, f"undo\n{call_id}")
 
 
 def redrive_job_id(dead: UUID, number: int) -> UUID:
@@ -63,6 +71,18 @@ def event_identity(source: str, event_id: str) -> UUID:
 def schedule_source(schedule: str) -> str:
     """The source of the requests of a schedule."""
     return f"{_SCHEDULE_SOURCE}{schedule}"
+
+
+def child_source(parent: UUID, *, detached: bool = False) -> str:
+    """The source of the requests of a handler. A detached child job goes on when the workflow `parent`
+    ends."""
+    return f"{DETACHED_SOURCE if detached else _HANDLER_SOURCE}{parent}"
+
+
+def undo_source(parent: UUID) -> str:
+    """The source of the requests that undo calls of the workflow `parent`: a cancel of its tree spares
+    them."""
+    return f"{UNDO_SOURCE}{parent}"
 
 
 def schedule_from_source(source: str) -> str | None:

@@ -137,6 +137,13 @@ class Guarantee(StrEnum):
     EXCLUSIVE = "exclusive"  # starts only once its claim is granted, and reports it at once
 
 
+class OnFailure(StrEnum):
+    """The way of a workflow that would be dead."""
+
+    UNDO = "undo"  # its calls are undone, then it is dead
+    HOLD = "hold"  # it waits until an operator resumes it, or has its calls undone
+
+
 class JobPolicy(BaseModel, frozen=True):
     """Limits of a job's attempts. The agent declares them; a request may override parts."""
 
@@ -180,6 +187,12 @@ class JobPolicy(BaseModel, frozen=True):
         default=(),
         exclude_if=is_unset,
         description="Errors, also `timeout` and `crash`, that are not retried; precedes retry_on.",
+    )
+
+    on_failure: OnFailure = Field(
+        default=OnFailure.UNDO,
+        exclude_if=lambda value: value is OnFailure.UNDO,
+        description="Of a workflow that would be dead. A cancel and a deadline end it all the same.",
     )
 
     dispatch_batch: int = Field(

@@ -20,6 +20,7 @@ class JobState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     RETRYING = "retrying"
+    SUSPENDED = "suspended"
     SUCCEEDED = "succeeded"
     DEAD = "dead"
     CANCELLED = "cancelled"
@@ -33,6 +34,7 @@ class JobState(StrEnum):
 TERMINAL = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
 
 WAITING, QUEUED, RUNNING, RETRYING = JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.RETRYING
+SUSPENDED = JobState.SUSPENDED
 SUCCEEDED, DEAD, CANCELLED, EXPIRED = JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED
 
 
@@ -47,6 +49,7 @@ class Signal(StrEnum):
     ALIVE = "alive"  # started, progressed, or listed in a heartbeat
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    SUSPENDED = "suspended"  # a turn of a workflow has ended
     SNOOZED = "snoozed"  # attempt.failed of a handler that requests another run
     STOPPED = "stopped"  # attempt.cancelled
     WITHDRAWN = "withdrawn"  # attempt.cancelled by the handler itself
@@ -61,6 +64,7 @@ ATTEMPT_SIGNALS = frozenset(
         Signal.ALIVE,
         Signal.SUCCEEDED,
         Signal.FAILED,
+        Signal.SUSPENDED,
         Signal.SNOOZED,
         Signal.STOPPED,
         Signal.WITHDRAWN,
@@ -109,6 +113,11 @@ def _transition(*states: JobState, why: str) -> Transition:
     return Transition(states, why)
 
 
+def _ending(*states: JobState, why: str) -> Transition:
+    """A transition that may end the job without success. A workflow with calls to undo is suspended first."""
+    return Transition((*states, SUSPENDED), why)
+
+
 _NO_ATTEMPT = Reject("no attempt has been dispatched yet")
 _REPEAT = Ignore("a repeat of the request: the reply is the state; a redelivered one is dispatched again")
 _TRIED_AGAIN = (
@@ -120,26 +129,27 @@ _IN_FLIGHT: Mapping[Signal, Effect] = {
     Signal.REQUESTED: _REPEAT,
     Signal.ALIVE: _transition(RUNNING, why="its agent reports that it runs"),
     Signal.SUCCEEDED: _transition(SUCCEEDED, why="the result of the current attempt"),
-    Signal.FAILED: _transition(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
-    Signal.SNOOZED: _transition(
+    Signal.SUSPENDED: _transition(SUSPENDED, why="a turn of a workflow has ended; it waits for its calls"),
+    Signal.FAILED: _ending(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
+    Signal.SNOOZED: _ending(
         RETRYING,
         DEAD,
         CANCELLED,
         why="its handler requests another run later: not charged, unless it has snoozed too often; too old, "
         "or then no attempt left: dead; a cancel is pending: cancelled",
     ),
-    Signal.STOPPED: _transition(CANCELLED, RETRYING, why="stopped by a cancel; without one: tried again"),
-    Signal.WITHDRAWN: _transition(CANCELLED, why="its handler no longer needs it"),
-    Signal.RELEASED: _transition(
+    Signal.STOPPED: _ending(CANCELLED, RETRYING, why="stopped by a cancel; without one: tried again"),
+    Signal.WITHDRAWN: _ending(CANCELLED, why="its handler no longer needs it"),
+    Signal.RELEASED: _ending(
         RETRYING,
         CANCELLED,
         why="given back unharmed: tried again at once, uncharged; cancelled if a cancel is pending",
     ),
     Signal.TIMED_OUT: Ignore("it does not run: the attempt that ran too long has ended"),
-    Signal.LOST: _transition(
+    Signal.LOST: _ending(
         RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"
     ),
-    Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it can no longer finish in time"),
+    Signal.DEADLINE_PASSED: _ending(EXPIRED, why="it can no longer finish in time"),
 }
 
 _WAITING: Mapping[Signal, Effect] = {
@@ -154,7 +164,7 @@ _WAITING: Mapping[Signal, Effect] = {
 _QUEUED: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
     Signal.DUE: Ignore("it is dispatched already"),
-    Signal.CANCEL_REQUESTED: _transition(
+    Signal.CANCEL_REQUESTED: _ending(
         CANCELLED, why="no agent has reported that it runs; agents are notified"
     ),
     Signal.START_TIMED_OUT: Ignore(
@@ -166,12 +176,12 @@ _QUEUED: Mapping[Signal, Effect] = {
 _RUNNING: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
     Signal.DUE: Ignore("it runs already"),
-    Signal.ALIVE: _transition(
+    Signal.ALIVE: _ending(
         RUNNING,
         DEAD,
         why="its agent reports that it runs; it has ended too many agents before that one: dead",
     ),
-    Signal.STOPPED: _transition(
+    Signal.STOPPED: _ending(
         CANCELLED,
         RETRYING,
         DEAD,
@@ -191,15 +201,28 @@ _RUNNING: Mapping[Signal, Effect] = {
 _RETRYING: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
     Signal.DUE: _transition(QUEUED, why="its delay is over: the next attempt is dispatched"),
-    Signal.CANCEL_REQUESTED: _transition(
-        CANCELLED, why="the next attempt has not begun; agents are notified"
-    ),
+    Signal.CANCEL_REQUESTED: _ending(CANCELLED, why="the next attempt has not begun; agents are notified"),
     Signal.START_TIMED_OUT: _transition(
         QUEUED,
         RETRYING,
         why="its time has passed: the same attempt is queued, and dispatched if its dispatch waited in the "
         "store; while a circuit breaker is open it is postponed",
     ),
+}
+
+
+_TURN_OVER = "its turn has ended; a report of it changes nothing"
+_SUSPENDED: Mapping[Signal, Effect] = {
+    **dict.fromkeys(ATTEMPT_SIGNALS, Ignore(_TURN_OVER)),
+    Signal.REQUESTED: _REPEAT,
+    Signal.SUSPENDED: Ignore("a repeat of its suspension: what it waits for is looked at again"),
+    Signal.SUCCEEDED: _transition(
+        SUCCEEDED,
+        why="the result of an agent whose ledger knows no suspension; ignored once another end is decided",
+    ),
+    Signal.DUE: _transition(QUEUED, why="something that it waits for is there: the next turn is dispatched"),
+    Signal.CANCEL_REQUESTED: _ending(CANCELLED, why="it waits, and no agent has to stop"),
+    Signal.DEADLINE_PASSED: _ending(EXPIRED, why="it can no longer finish in time"),
 }
 
 
@@ -223,6 +246,7 @@ STATE_MACHINE: Mapping[tuple[JobState, Signal], Effect] = MappingProxyType(
             (QUEUED, _QUEUED),
             (RUNNING, _RUNNING),
             (RETRYING, _RETRYING),
+            (SUSPENDED, _SUSPENDED),
             *((state, _over(state)) for state in sorted(TERMINAL)),
         )
         for signal, step in steps.items()

@@ -224,6 +224,8 @@ SUPERVISOR_COMMANDS = _work_queue(
     "warrener.commands.supervisor",
     "dead.commands.supervisor",
     Binding(COMMANDS, "job.cancel_requested"),
+    Binding(COMMANDS, "job.signal_requested"),
+    Binding(COMMANDS, "job.continue_requested"),
     Binding(COMMANDS, "breaker.#"),
     Binding(COMMANDS, "incident.#"),
     Binding(COMMANDS, "parked.#"),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from warrener_contracts.events.requests import *
     from warrener_contracts.events.schedule_definition import *
     from warrener_contracts.events.schedules import *
+    from warrener_contracts.events.workflows import *
 
 _NAMES = {
     "agents": "AgentAnnounced AgentAnnouncedData AgentHeartbeat AgentHeartbeatData "
@@ -44,7 +45,8 @@ _NAMES = {
     "AttemptData AttemptEndedData AttemptFailed AttemptFailedData AttemptLost AttemptLostData "
     "AttemptProgressed AttemptProgressedData AttemptReleased AttemptReleasedData "
     "AttemptStarted AttemptStartedData AttemptStartTimedOut AttemptStartTimedOutData "
-    "AttemptSucceeded AttemptSucceededData AttemptTimedOut AttemptTimedOutData",
+    "AttemptSucceeded AttemptSucceededData AttemptSuspended AttemptSuspendedData "
+    "AttemptTimedOut AttemptTimedOutData",
     "breakers": "BreakerChanged BreakerChangedData BreakerSetRequested BreakerSetRequestedData",
     "commands": "CommandData CommandHandled CommandHandledData",
     "dead_letters": "DeadLetterSelection JobDropRequested JobDropRequestedData JobRedriveRequested "
@@ -68,6 +70,8 @@ _NAMES = {
     "ScheduleCommandData SchedulePauseRequested SchedulePut "
     "ScheduleRemoveRequested ScheduleResumeRequested ScheduleTicked ScheduleTickedData "
     "ScheduleTriggerRequested",
+    "workflows": "Answer Call CallKind HeldAction JobContinueRequested JobContinueRequestedData "
+    "JobSignalRequested JobSignalRequestedData Journal Suspension Turn UndoRequest",
 }
 """The names that each module exports."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

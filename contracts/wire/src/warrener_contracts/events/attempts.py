@@ -10,6 +10,7 @@ from warrener_contracts.events.data import EventData
 from warrener_contracts.events.dispatch import Checkpoint
 from warrener_contracts.events.envelope import AGENT_REPORT, WATCHDOG_REPORT, Event
 from warrener_contracts.events.errors import ErrorInfo, FlightRecord
+from warrener_contracts.events.workflows import Suspension
 
 
 class AttemptData(EventData, frozen=True):
@@ -121,6 +122,18 @@ class AttemptCancelled(Event[AttemptCancelledData], frozen=True, route=AGENT_REP
     """An agent has stopped an attempt."""
 
     type: Literal["attempt.cancelled.v1"] = "attempt.cancelled.v1"
+
+
+class AttemptSuspendedData(AttemptEndedData, frozen=True):
+    """A turn of a workflow has ended: it waits."""
+
+    suspension: Suspension
+
+
+class AttemptSuspended(Event[AttemptSuspendedData], frozen=True, route=AGENT_REPORT):
+    """A turn of a workflow has ended, and the broker has its requests. Charged to nobody."""
+
+    type: Literal["attempt.suspended.v1"] = "attempt.suspended.v1"
 
 
 class AttemptReleasedData(AttemptData, frozen=True):

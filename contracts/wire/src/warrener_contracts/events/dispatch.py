@@ -8,6 +8,7 @@ from pydantic import Field
 from warrener_contracts import fields
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, Route
+from warrener_contracts.events.workflows import Journal
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import CONTROL, DELAY, DISPATCH
 
@@ -44,6 +45,7 @@ class AttemptDispatchedData(EventData, frozen=True):
         exclude_if=fields.is_unset,
         description="The latest known checkpoint of an earlier attempt.",
     )
+    journal: Journal | None = fields.optional_field("Of a workflow: its turns until now.")
 
 
 class AttemptDispatched(
