@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from warrener_contracts.state_machine import JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.jobs.rows import JobRow
 
-WITH_ATTEMPT = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.RETRYING})
+WITH_ATTEMPT = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.RETRYING, JobState.SUSPENDED})
 """The states in which a job has a current attempt."""
 
 JOB_RULES: Mapping[str, Callable[[JobRow], bool]] = MappingProxyType(
@@ -21,6 +21,8 @@ JOB_RULES: Mapping[str, Callable[[JobRow], bool]] = MappingProxyType(
         "attempt_where_dispatched": lambda row: row.state not in WITH_ATTEMPT or row.attempt >= 1,
         "no_attempt_while_waiting": lambda row: row.state is not JobState.WAITING or row.attempt == 0,
         "result_only_if_succeeded": lambda row: row.result is None or row.state is JobState.SUCCEEDED,
+        "suspensions_not_negative": lambda row: row.suspensions >= 0,
+        "ending_known": lambda row: row.ending is None or row.ending in TERMINAL - {JobState.SUCCEEDED},
         "progress_is_a_fraction": lambda row: row.progress is None or 0 <= row.progress <= 1,
     }
 )

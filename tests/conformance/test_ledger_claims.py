@@ -205,6 +205,18 @@ async def test_a_failed_attempt_is_reported_again_and_granted_to_nobody(
     assert await ledger.complete([done(mine)], agent_id="ada") == set()
 
 
+async def test_a_recorded_failure_outlives_a_cancel_and_later_attempts_are_cancelled(
+    ledger: Ledger, other: Ledger
+) -> None:
+    """What it holds is reported to the supervisor: the suspension of a workflow, and with it its calls."""
+    mine = job()
+    await claim(ledger, mine)
+    await ledger.fail([failed(mine)], agent_id="ada")
+    await ledger.cancel([mine.job_id], now=NOW)
+    assert await claim(other, mine, by="bob") == [FAILED]
+    assert await claim(other, mine._replace(attempt=2), by="bob") == [CANCELLED]
+
+
 async def test_a_later_attempt_takes_the_place_of_a_failed_one(ledger: Ledger, other: Ledger) -> None:
     first = job()
     second = first._replace(attempt=2)

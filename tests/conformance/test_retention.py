@@ -23,7 +23,7 @@ from tests.store_rows import (
 )
 
 from warrener_contracts.events import TickStatus
-from warrener_contracts.identity import schedule_source
+from warrener_contracts.identity import schedule_source, undo_source
 from warrener_contracts.state_machine import JobState
 from warrener_store.audit.rows import AuditOutcome
 from warrener_store.dead_letters.rows import (
@@ -83,6 +83,22 @@ async def test_old_jobs_go_with_all_that_belongs_to_them_and_young_ones_stay(sto
     (again,) = await store.insert_jobs([queued_job(idempotency_key="k")])
     assert again.new, "its key went with it"
     assert await store.delete_jobs(OLD, [old, second]) == 0
+
+
+async def test_a_job_that_undid_a_call_stays_until_its_workflow_has_gone_and_does_not_hold_it(
+    store: Store,
+) -> None:
+    (workflow,) = await ended(store, running_job(), dead=True)
+    child = running_job(parent_id=workflow)
+    undo, live = (running_job(parent_id=workflow, source=undo_source(workflow)) for _ in range(2))
+    await ended(store, child, undo)
+    await store.insert_jobs([live])
+    assert await free(store) == {child.job_id}
+    assert await store.delete_jobs(OLD, [child.job_id, undo.job_id]) == 1
+    assert await free(store, OLD_DEAD) == set(), "one still runs"
+    await store.save_jobs([succeeded(live)])
+    assert await store.delete_jobs(OLD_DEAD, [workflow]) == 1
+    assert await free(store) == {undo.job_id, live.job_id}
 
 
 async def test_other_types_and_states_and_what_is_not_over_stay(store: Store) -> None:

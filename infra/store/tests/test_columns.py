@@ -133,7 +133,7 @@ def test_a_job_becomes_what_it_was_with_some_changes() -> None:
 def test_every_column_of_a_job_is_converted_or_a_number() -> None:
     numbers = {*fields_of_type(JobRow, int), *fields_of_type(JobRow, float)}
     documents = {"arguments", "policy", "watchers", "result", "error"}
-    enumerations = {"guarantee", "state"}
+    enumerations = {"guarantee", "state", "ending"}
     assert {*JOB_COLUMNS} == numbers | documents | enumerations | {*TEXTS, *IDS, *MOMENTS}
 
 

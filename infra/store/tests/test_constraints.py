@@ -34,12 +34,18 @@ JOB_UPDATES = {
         "state = 'running', agent_id = 'a1'",
         f"state = 'running', lease_until = {MOMENT}",
     ],
-    "attempt_where_dispatched": ["attempt = 0", "state = 'retrying', attempt = 0"],
+    "attempt_where_dispatched": [
+        "attempt = 0",
+        "state = 'retrying', attempt = 0",
+        "state = 'suspended', attempt = 0",
+    ],
     "no_attempt_while_waiting": ["state = 'waiting'"],
     "result_only_if_succeeded": [
         "result = '1'",
         f"state = 'dead', result = '1', wake_at = NULL, finished_at = {MOMENT}",
     ],
+    "suspensions_not_negative": ["suspensions = -1"],
+    "ending_known": ["ending = 'succeeded'", "ending = 'suspended'"],
     "progress_is_a_fraction": ["progress = 1.01", "progress = -0.01"],
     "ran_only_if_succeeded": [f"run_started_at = {MOMENT}", f"run_finished_at = {MOMENT}"],
     "deadline_watched_until_over": [
@@ -68,6 +74,7 @@ REDRIVE = (
 )
 INSERTS = {
     "number_from_one": f"warrener_checkpoints VALUES ('{UUID(int=1)}', 1, 0, NULL, {MOMENT})",
+    "turn_from_one": f"warrener_workflow_turns VALUES ('{UUID(int=1)}', 0, '[]', NULL, NULL, NULL)",
     "lines_in_order": "warrener_attempt_logs VALUES "
     f"('{UUID(int=1)}', 1, {MOMENT}, 2, 1, 1, 'a1', true, 1, '[]')",
     "guarantee_known": "warrener_job_types VALUES "
@@ -136,6 +143,7 @@ WORD_LISTS: Mapping[str, Iterable[str]] = {
     "over_iff_never_woken": TERMINAL,
     "deadline_watched_until_over": TERMINAL,
     "attempt_where_dispatched": WITH_ATTEMPT,
+    "ending_known": TERMINAL - {JobState.SUCCEEDED},
     "dead_letter_state_known": DeadLetterState,
     "warrener_dead_letters_unresolved": UNRESOLVED,
     "redrive_kind_known": RedriveKind,

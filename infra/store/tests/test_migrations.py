@@ -8,10 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from infra.store.tests.raw_sql import dialect_of, run_sql
+from infra.store.tests.raw_sql import RULE_BROKEN, connect_sqlite, dialect_of, run_sql
 from tests.store_access import opened_store
 from tests.store_rows import died, running_job
 
@@ -137,6 +139,63 @@ async def test_sqlite_can_replace_a_table_that_others_refer_to(
     (later_steps / f"{LAST}_pre_other.sqlite.sql").write_text(script, "utf-8")
     await migrate(sqlite_store_url, LAST)
     assert len(await run_sql(sqlite_store_url, "SELECT job_id FROM warrener_attempts")) == 1
+
+
+OLD_JOB = """
+INSERT INTO warrener_jobs (
+  job_id, job_type, queue, arguments, guarantee, policy, source, requested_at, accepted_at, request_hash,
+  version, state, attempt, failures, losses, watchers, wake_at, updated_at)
+VALUES ('{}', 'flights.load', 'q', '{{}}', 'idempotent', '{{}}', 'test', '2026-11-20', '2026-11-20', '', 1,
+  'queued', 1, 0, 0, '[]', '2026-11-20', '2026-11-20')
+"""
+"""As the code of revision 0001 inserts a job, but with literals."""
+TWO_JOBS = [OLD_JOB.format(UUID(int=number)) for number in (1, 2)]
+SUSPEND = "UPDATE warrener_jobs SET state = 'suspended'"
+
+
+async def test_jobs_of_the_first_release_stay_as_they_are_and_may_be_suspended(empty_url: str) -> None:
+    await migrate(empty_url, "0001")
+    await run_sql(empty_url, TWO_JOBS[0])
+    attempt = f"VALUES ('{UUID(int=1)}', 1, 'lost', 'a1', NULL, NULL, '2026-11-20', NULL, 'lost')"
+    await run_sql(empty_url, f"INSERT INTO warrener_attempts {attempt}")
+    await run_sql(empty_url, "INSERT INTO warrener_job_counts VALUES ('flights.load', 'q', 'queued', 0, 1)")
+    with pytest.raises(RULE_BROKEN, match="state_known"):
+        await run_sql(empty_url, SUSPEND)
+    [before] = await run_sql(empty_url, "SELECT * FROM warrener_jobs")
+    await migrate(empty_url)
+    assert await run_sql(empty_url, "SELECT * FROM warrener_jobs") == [(*before, 0, 0, None, None)]
+    await run_sql(empty_url, TWO_JOBS[1])  # the code before goes on
+    await run_sql(empty_url, SUSPEND)
+    await run_sql(empty_url, "UPDATE warrener_job_counts SET state = 'suspended'")
+    for table in ("jobs", "job_counts"):
+        with pytest.raises(RULE_BROKEN, match="state_known"):
+            await run_sql(empty_url, f"UPDATE warrener_{table} SET state = 'flying'")
+    assert len(await run_sql(empty_url, "SELECT job_id FROM warrener_attempts")) == 1
+    if dialect_of(empty_url) == "sqlite":
+        assert await run_sql(empty_url, "PRAGMA integrity_check") == [("ok",)]
+        assert await run_sql(empty_url, "PRAGMA foreign_key_check") == []
+
+
+async def test_an_open_connection_to_a_file_reads_the_new_rules(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    await migrate(url, "0001")
+    with closing(connect_sqlite(tmp_path / "store.db")) as connection:
+        connection.execute(TWO_JOBS[0])
+        await migrate(url)
+        assert connection.execute(SUSPEND).rowcount == 1
+
+
+async def test_a_file_with_other_rules_than_those_that_were_released_stays_as_it_is(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    await migrate(url, "0001")
+    await run_sql(url, "ALTER TABLE warrener_job_counts RENAME TO warrener_old")
+    await run_sql(url, "CREATE TABLE warrener_job_counts AS SELECT * FROM warrener_old")
+    with pytest.raises(StoreRefused, match="both_tables_know_suspended_jobs"):
+        await migrate(url)
+    assert await revision(url) == ["0001"]
+    await run_sql(url, TWO_JOBS[0])
+    with pytest.raises(RULE_BROKEN, match="state_known"):
+        await run_sql(url, SUSPEND)
 
 
 def test_steps_are_named_by_number_safety_and_intent() -> None:

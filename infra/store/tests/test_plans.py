@@ -121,6 +121,18 @@ HOT = {
     "derived_sources": (100,),
     "ended_jobs": (NOON, uuid4(), after(60), 1000),
     "runs_of": (["hourly", "daily"], 20, NOON),
+    "wake_suspended": ([uuid4()] * 50, NOON),
+    "turns_of": ([uuid4()] * 50,),
+    "sent_signals": (uuid4(),),
+    "last_turns": ([uuid4()] * 50,),
+    "journal_sizes": ([uuid4()] * 50,),
+    "signals_of": ([uuid4()] * 50, ["n"] * 50, ["s"] * 50, 10),
+    "keep_signals": ([uuid4()] * 5, ["s"] * 5, ["n"] * 5, ["1"] * 5, [NOON] * 5, [1000] * 5),
+    "signals_among": ([uuid4()] * 50, ["s"] * 50),
+    "late_turns": ([uuid4()] * 50,),
+    "child_status": ([uuid4()] * 50,),
+    "child_ends": ([uuid4()] * 50, 65_536, 1_000_000),
+    "drop_signals": (NOON, 100),
 }
 
 
@@ -131,7 +143,9 @@ async def test_postgres_walks_through_no_finished_jobs(
     for name, parameters in (HOT | recent_ends).items():
         with subtests.test(name):
             plan = await explained(postgres_connection, statement("postgres", name), parameters)
-            assert "Seq Scan on warrener_jobs" not in plan, plan
+            assert not re.search(r"Seq Scan on warrener_(jobs|workflow_turns|signals)", plan), plan
+            if name == "wake_suspended":
+                assert "Index Cond: (job_id = " in plan, plan
             if name == "running_owners":  # jumps from owner to owner
                 assert "warrener_jobs_running" in plan, plan
                 assert "Limit" in plan, plan
@@ -202,7 +216,7 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
 
 BY_JOB_ID = """
 jobs_by_id saveable_jobs save_job succeedable_jobs succeed_job claim_due claim_overdue claim_lost losable_jobs
-running_among watchers_of job_ids_between release_keys
+running_among watchers_of job_ids_between release_keys wake_suspended late_turns child_status child_ends
 """
 BY_TICK = "newest_runs ticked_schedules old_ticks runs_of"
 
@@ -235,6 +249,15 @@ BY_TICK = "newest_runs ticked_schedules old_ticks runs_of"
         ("incidents", "warrener_incidents_newest"),
         ("open_incidents", "warrener_incidents_open"),
         ("lost_attempts", "warrener_attempts_lost"),
+        ("turns_of", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("sent_signals", "sqlite_autoindex_warrener_signals_1"),
+        ("last_turns", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("journal_sizes", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("signals_of", "sqlite_autoindex_warrener_signals_1"),
+        ("signals_among", "sqlite_autoindex_warrener_signals_1"),
+        ("keep_signals", "sqlite_autoindex_warrener_signals_1"),
+        ("late_turns", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("drop_signals", "warrener_signals_received"),
     ],
 )
 def test_sqlite_goes_by_the_index_that_was_made_for_it(

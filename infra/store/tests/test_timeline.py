@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, waiting_job
@@ -10,6 +11,7 @@ from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, w
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.jobs.timeline import JobInterval, current_waits, job_timeline, waits_in_queue
+from warrener_store.workflows.rows import TurnRow
 
 Facts = list[tuple[str, float, float | None, int]]
 
@@ -141,3 +143,62 @@ def test_a_retry_waits_for_its_time_and_then_for_an_agent() -> None:
     assert facts(current_waits(row, after(9))) == [("retry", 2.0, 7.0, 2), ("queue", 7.0, 9.0, 2)]
     assert facts(waits_in_queue(after(2), after(7), after(9), 2)) == facts(current_waits(row, after(9)))
     assert current_waits(running_job(), after(9)) == []
+
+
+def turn(attempt: int, began: float | None, suspended: float | None) -> TurnRow:
+    return TurnRow(
+        job_id=UUID(int=1),
+        attempt=attempt,
+        began_at=None if began is None else after(began),
+        suspended_at=None if suspended is None else after(suspended),
+    )
+
+
+TURNS = [turn(1, None, 3), turn(2, 10, 12), turn(3, 15, 20), turn(4, 21, None)]
+TWO_TURNS: Facts = [("turn", 0, 3, 1), ("calls", 3, 10, 2), ("turn", 10, 12, 2)]
+
+
+@pytest.mark.parametrize(
+    ("row", "turns", "expected"),
+    [
+        ({"attempt": 2}, TURNS[:2], [*TWO_TURNS, ("calls", 12, None, 2)]),
+        ({"attempt": 1, "updated_at": after(3)}, [], [("turn", 0, 3, 1), ("calls", 3, None, 1)]),
+        (
+            {"state": JobState.QUEUED, "attempt": 4, "dispatched_at": after(22)},
+            TURNS,
+            [
+                *TWO_TURNS,
+                ("calls", 12, 15, 3),
+                ("turn", 15, 20, 3),
+                ("calls", 20, 22, 4),
+                ("queue", 22, None, 4),
+            ],
+        ),
+        (
+            {"state": JobState.CANCELLED, "attempt": 2, "wake_at": None, "finished_at": after(40)},
+            TURNS[:2],
+            [*TWO_TURNS, ("calls", 12, 40, 2)],
+        ),
+    ],
+)
+def test_a_workflow_takes_turns_and_waits_for_its_calls_between_them(
+    row: dict[str, Any], turns: list[TurnRow], expected: Facts
+) -> None:
+    job = queued_job(**({"state": JobState.SUSPENDED, "suspensions": len(turns)} | row))
+    assert facts(job_timeline(job, [], after(60), turns))[1:] == expected
+
+
+def test_a_turn_that_failed_is_an_attempt_between_turns() -> None:
+    row = queued_job(state=JobState.SUSPENDED, attempt=3, suspensions=2)
+    failed = ended(2, AttemptOutcome.FAILED, (5, 6, 7), f"retry at {after(12).isoformat()}")
+    turns = [turn(1, None, 3), turn(2, 5, None), turn(3, 12, 20)]
+    assert facts(job_timeline(row, [failed], after(60), turns))[1:] == [
+        ("turn", 0, 3, 1),
+        ("calls", 3, 5, 2),
+        ("queue", 5, 6, 2),
+        ("attempt", 6, 7, 2),
+        ("retry", 7, 12, 3),
+        ("turn", 12, 20, 3),
+        ("calls", 20, None, 3),
+    ]
+    assert facts(current_waits(replace(row, updated_at=after(20)), after(30))) == [("calls", 20, 30, 3)]

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 FOLDERS = (
-    "agents audit breakers dead_letters incidents jobs logs parked retention schedules sessions statistics"
+    "agents audit breakers dead_letters incidents jobs logs parked retention schedules sessions statistics "
+    "workflows"
 )
 """The aggregates; the package itself has a `statements.sql` too."""
 _HOMES: Mapping[str, str] = MappingProxyType(
@@ -28,13 +29,14 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("breakers.store", "breaker"),
             ("dead_letters.columns", "redrive dead_letter"),
             ("incidents.columns", "incident policy_version over"),
-            ("jobs.columns", "job succeeded"),
-            ("jobs.rules", "in_flight"),
+            ("jobs.columns", "job succeeded of_end"),
+            ("jobs.rules", "in_flight is_undo job_is_undo is_detached"),
             ("logs.store", "log_chunk"),
             ("retention.prunable_tables", "prunable"),
             ("schedules.columns", "schedule schedule_columns tick tick_columns watch claimed arrival newest"),
             ("sessions.store", "session"),
             ("statistics.store", "series_bucket cause_bucket deploy agent_version"),
+            ("workflows.store", "turn signal held_signal"),
         )
         for word in words.split()
     }
@@ -136,6 +138,7 @@ _SQLITE_WORDS = [
         (r"\bstrpos\(", "instr("),
         (r"\bgreatest\(", "max("),
         (r"\bleast\(", "min("),
+        (r"\boctet_length\(([\w.]+)\)", r"length(CAST(\1 AS BLOB))"),  # its own is younger than some versions
         (r"\w+\.xmin\b", "NULL"),  # one writer at a time needs no version of a row
     )
 ]

@@ -13,6 +13,7 @@ from warrener_store.retention.store import Retention
 from warrener_store.schedules.store import ScheduleLists, Schedules, TickRetention, Triggers, Watches
 from warrener_store.sessions.store import SessionStore
 from warrener_store.statistics.store import Statistics
+from warrener_store.workflows.store import WorkflowStore
 
 
 class StateStore(
@@ -26,6 +27,7 @@ class StateStore(
     Duties,
     Escalations,
     DeadLetterStore,
+    WorkflowStore,
 ):
     """Jobs and all that services store about them.
 

@@ -57,8 +57,8 @@ def _texts(values: Values) -> list[Any]:
 
 
 def _names(values: Values) -> list[Any]:
-    """The values of an enumeration."""
-    return _converted(values, lambda member: member.value)
+    """The values of an enumeration, or None."""
+    return _converted(values, lambda member: None if member is None else member.value)
 
 
 def _policies(values: Sequence[JobPolicy]) -> list[str]:
@@ -90,6 +90,7 @@ _OTHERS: dict[str, Callable[[Any], list[Any]]] = {
     "arguments": _arguments,
     "guarantee": _names,
     "state": _names,
+    "ending": _names,
     "policy": _policies,
     "watchers": _watchers,
     "result": _documents,

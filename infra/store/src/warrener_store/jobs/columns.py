@@ -10,7 +10,14 @@ from warrener_contracts.state_machine import JobState
 from warrener_store import mapping
 from warrener_store.encoding import ESCAPE, decode, unescape
 from warrener_store.jobs.rows import REQUEST_FIELDS, STATE_FIELDS, AttemptRow, JobRow, row_from_fields
-from warrener_store.jobs.views import CancelledTree, CheckpointRow, ChildJob, SucceededJob, Success
+from warrener_store.jobs.views import (
+    END_REASON,
+    CancelledTree,
+    CheckpointRow,
+    ChildJob,
+    SucceededJob,
+    Success,
+)
 
 JOB_COLUMNS = (*REQUEST_FIELDS, *STATE_FIELDS)
 """The columns of a JobRow, in the order of `job_from_row` and `jobs_to_columns`."""
@@ -21,8 +28,8 @@ IDS = mapping.fields_of_type(JobRow, UUID)
 MOMENTS = mapping.fields_of_type(JobRow, datetime)
 MOSTLY_ONE = frozenset(
     """
-    job_type queue guarantee policy source accepted_at version state attempt failures losses watchers wake_at
-    dispatched_at updated_at
+    job_type queue guarantee policy source accepted_at version state attempt failures losses suspensions
+    settled_attempt watchers wake_at dispatched_at updated_at
     """.split()  # noqa: SIM905 - a list of words is read as words
 )
 """The columns of a new job that hold one value in nearly every batch: PostgreSQL's `insert_jobs` takes it
@@ -50,6 +57,8 @@ def job_from_row(values: Sequence[Any], codec: mapping.ColumnCodec) -> JobRow:
     fields["guarantee"] = _GUARANTEES[fields["guarantee"]]
     fields["policy"] = mapping.decode_policy(fields["policy"])
     fields["state"] = _STATES[fields["state"]]
+    if (ending := fields["ending"]) is not None:
+        fields["ending"] = _STATES[ending]
     watchers = fields["watchers"]
     fields["watchers"] = () if watchers == "[]" else mapping.decode_texts(watchers)
     fields["result"] = mapping.decode_document(fields["result"])
@@ -73,7 +82,11 @@ SUCCEEDED_COLUMNS = (
     "watchers",
 )
 """The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
-WORDS = {"job": JOB, "succeeded": mapping.qualify("job", SUCCEEDED_COLUMNS)}
+WORDS = {
+    "job": JOB,
+    "succeeded": mapping.qualify("job", SUCCEEDED_COLUMNS),
+    "of_end": f"1, {len(END_REASON)}) = '{END_REASON}'",
+}
 
 
 def succeeded_from_rows(

@@ -57,7 +57,9 @@ WITH changed AS (
   SET
     {saved_changes},
     deadline_wake_at = CASE
-      WHEN cardinality({saved.finished_at}) <> 1 AND batch.finished_at IS NULL THEN job.deadline_wake_at
+      WHEN cardinality({saved.finished_at}) <> 1 AND batch.finished_at IS NULL
+        AND cardinality({saved.ending}) <> 1 AND batch.ending IS NULL
+      THEN job.deadline_wake_at
     END
   FROM unnest({saved_arrays}) AS batch ({saved_columns})
   CROSS JOIN LATERAL (
@@ -127,7 +129,7 @@ WITH changed AS (
     job_id, attempt, agent_id, result, started_at, finished_at
   )
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, version, state AS left_state, attempt, due_at, updated_at
+    SELECT ctid AS place, version, state AS left_state, attempt, ending, due_at, updated_at
     FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
   ) AS found
   WHERE
@@ -135,6 +137,7 @@ WITH changed AS (
     AND job.version <= found.version
     AND found.attempt = coalesce(batch.attempt, ($2::integer[])[1])
     AND found.left_state IN ({in_flight})
+    AND found.ending IS NULL
   RETURNING
     {succeeded},
     CASE WHEN job.traceparent IS NOT NULL AND found.left_state <> 'running' THEN found.updated_at END AS waited_since,
@@ -176,7 +179,7 @@ WHERE job.job_id = due.job_id
 RETURNING {job}, due.wake_at AS was_due_at
 
 -- name: claim_deadlines
--- Claim jobs whose deadline has passed: move deadline_wake_at, which is null once a job is over.
+-- Claim jobs whose deadline has passed: move deadline_wake_at, which is null once a job is over or begins to end.
 WITH due AS (
   SELECT job_id, deadline_wake_at
   FROM warrener_jobs

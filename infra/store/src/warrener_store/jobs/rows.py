@@ -57,9 +57,13 @@ class JobRow:
     attempt: int = 0  # the current attempt, the fencing token; 0: none was dispatched
     failures: int = 0  # attempts charged to the job
     losses: int = 0  # attempts lost with their agent
+    suspensions: int = 0  # of a workflow: its turns that ended and were not the last
+    settled_attempt: int = 0  # of a workflow: the attempt that ended the last of them
     agent_id: str | None = None  # the agent that says it runs the current attempt
     watchers: tuple[str, ...] = ()  # reply addresses
     cancel_reason: str | None = None  # set: its cancellation was requested
+    ending: JobState | None = None  # of a suspended job: how it ends once its calls are undone
+    ending_reason: str | None = None  # without `ending`: of a held job
     due_at: datetime | None = None  # when the current wait is over
     wake_at: datetime | None = None
     dispatched_at: datetime | None = None
@@ -71,6 +75,16 @@ class JobRow:
     result: Any = None
     error: ErrorInfo | None = None  # of the last attempt that went wrong
     updated_at: datetime
+
+    @property
+    def is_held(self) -> bool:
+        """True if a workflow has failed and waits for an operator: no turn begins, and nothing is undone."""
+        return self.state is JobState.SUSPENDED and self.ending is None and self.ending_reason is not None
+
+    @property
+    def tries(self) -> int:
+        """The number of attempts; of a workflow, at its current turn."""
+        return max(self.attempt - self.settled_attempt, min(self.attempt, 1))
 
     def finished_data(self) -> "JobFinishedData":
         """The data of `job.finished`. Raises ValueError if the job is not over."""
@@ -136,9 +150,13 @@ class JobChanges(TypedDict, total=False):
     attempt: int
     failures: int
     losses: int
+    suspensions: int
+    settled_attempt: int
     agent_id: str | None
     watchers: tuple[str, ...]
     cancel_reason: str | None
+    ending: JobState | None
+    ending_reason: str | None
     due_at: datetime | None
     wake_at: datetime | None
     dispatched_at: datetime | None

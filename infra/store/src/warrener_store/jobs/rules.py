@@ -2,14 +2,22 @@
 
 from collections.abc import Iterable
 
+from warrener_contracts.identity import DETACHED_SOURCE, UNDO_SOURCE
 from warrener_contracts.state_machine import STATE_MACHINE, JobState, Signal, Transition
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 
 IN_FLIGHT = tuple(
-    state for state in JobState if isinstance(STATE_MACHINE[state, Signal.SUCCEEDED], Transition)
+    state
+    for state in JobState
+    if isinstance(STATE_MACHINE[state, Signal.SUCCEEDED], Transition) and state is not JobState.SUSPENDED
 )
-"""The states from which a success ends the job."""
-WORDS = {"in_flight": ", ".join(f"'{state.value}'" for state in IN_FLIGHT)}
+"""The states from which a plain success ends the job; a suspended one may leave children, so it is judged."""
+WORDS = {
+    "in_flight": ", ".join(f"'{state.value}'" for state in IN_FLIGHT),
+    "is_undo": f"substr(source, 1, {len(UNDO_SOURCE)}) = '{UNDO_SOURCE}'",
+    "job_is_undo": f"substr(job.source, 1, {len(UNDO_SOURCE)}) = '{UNDO_SOURCE}'",
+    "is_detached": f"substr(source, 1, {len(DETACHED_SOURCE)}) = '{DETACHED_SOURCE}'",
+}
 MAX_WATCHERS = 8
 VERDICT = "done"
 """The verdict of a success; the statement `attempts_of` gives it to an attempt inlined in its job."""

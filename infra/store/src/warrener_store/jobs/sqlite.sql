@@ -32,7 +32,7 @@ WHERE job.version = batch.value ->> 1 AND job.finished_at IS NULL
 UPDATE warrener_jobs
 SET
   {saved_changes},
-  deadline_wake_at = CASE WHEN {saved.finished_at} IS NULL THEN deadline_wake_at END
+  deadline_wake_at = CASE WHEN {saved.finished_at} IS NULL AND {saved.ending} IS NULL THEN deadline_wake_at END
 WHERE job_id = {saved.job_id}
 
 -- name: insert_attempt
@@ -65,7 +65,7 @@ SELECT
   job.state
 FROM json_each(?1) AS batch
 JOIN warrener_jobs AS job ON job.job_id = batch.value ->> 0
-WHERE job.attempt = batch.value ->> 1 AND +job.state IN ({in_flight})
+WHERE job.attempt = batch.value ->> 1 AND +job.state IN ({in_flight}) AND job.ending IS NULL
 
 -- name: succeed_job
 -- End a job by the success of its current attempt. Run in the transaction that has found it in flight.
@@ -101,7 +101,7 @@ ORDER BY job.wake_at, job.job_id
 LIMIT ?3
 
 -- name: overdue_jobs
--- Jobs whose deadline has passed; deadline_wake_at is null once a job is over.
+-- Jobs whose deadline has passed; deadline_wake_at is null once a job is over or begins to end.
 SELECT {job}
 FROM warrener_jobs AS job
 WHERE job.deadline_wake_at <= ?1

@@ -111,16 +111,18 @@ FROM warrener_checkpoints
 WHERE job_id = ANY($1::uuid[])
 
 -- name: children_of
--- The child jobs of these, and whether they are over. A job is over if and only if it has an end.
-SELECT job_id, parent_id, finished_at IS NOT NULL
+-- The child jobs of these, but for those that undo; whether they are over, and whether detached. A job is over if and only if it has an
+-- end.
+SELECT job_id, parent_id, finished_at IS NOT NULL, {is_detached}
 FROM warrener_jobs
-WHERE parent_id = ANY($1::uuid[])
+WHERE parent_id = ANY($1::uuid[]) AND NOT {is_undo}
 
 -- name: mark_cancelled
--- Mark trees as cancelled; a mark that exists stays as it is.
-INSERT INTO warrener_cancelled_trees (job_id, reason, cancelled_at)
+-- Mark trees as cancelled; a mark that exists stays as it is, unless the end of a workflow made it: it spares some.
+INSERT INTO warrener_cancelled_trees AS held (job_id, reason, cancelled_at)
 SELECT * FROM {batch job_id uuid, reason text, cancelled_at timestamptz} AS batch WHERE true
-ON CONFLICT (job_id) DO NOTHING
+ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, cancelled_at = excluded.cancelled_at
+WHERE substr(held.reason, {of_end} AND NOT substr(excluded.reason, {of_end}
 
 -- name: keep_checkpoint
 -- Store the newest checkpoint of each job.

@@ -112,7 +112,8 @@ class JobWriter(SqlSession):
     async def succeed_jobs(
         self, successes: Sequence[views.Success], now: datetime
     ) -> dict[UUID, views.SucceededJob]:
-        """End the jobs whose current attempt this is and that are queued, running or retrying.
+        """End the jobs whose current attempt this is and that are queued, running, retrying or suspended, but
+        not those that have begun to end otherwise (`ending`).
 
         The store then holds the same as after a save of the judge's decision. Returns the jobs that ended;
         the others are unchanged. Each job stands in a batch once.
@@ -129,7 +130,8 @@ class JobWriter(SqlSession):
 
     @abstractmethod
     async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
-        """Claim jobs that are not over with `deadline_at <= now`, the earliest first, in the same way.
+        """Claim jobs that are not over and have not begun to end (`ending`) with `deadline_at <= now`, the
+        earliest first, in the same way.
 
         The claim is stored beside `wake_at`, which does not move: a deadline may pass long before a job is
         due.
@@ -255,9 +257,10 @@ class CancelledTrees(SqlSession):
     """
 
     async def mark_cancelled(self, trees: Sequence[views.CancelledTree]) -> list[views.ChildJob]:
-        """Mark these, then return all their child jobs, in no order.
+        """Mark these, then return all their child jobs but those that undo calls, in no order.
 
-        A mark that exists stays as it is. The jobs must exist.
+        A mark that exists stays as it is; but one of an end gives way to that of a cancelled tree, which
+        spares nothing. The jobs must exist.
         """
         marks = {tree.job_id: tree for tree in reversed(trees)}
         await self._put(CANCELLED_TREES, "mark_cancelled", (tree for _, tree in sorted(marks.items())))

@@ -9,10 +9,14 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
+
+if TYPE_CHECKING:
+    from warrener_store.workflows.rows import TurnRow  # events, which it imports, are large
 
 
 class IntervalCause(StrEnum):
@@ -27,6 +31,8 @@ class IntervalCause(StrEnum):
     ATTEMPT = "attempt"  # nothing: an attempt runs
     VERDICT = "verdict"  # the report of its attempt, and the decision of a supervisor
     RETRY = "retry"  # the time of its next attempt, after a failure or a snooze
+    TURN = "turn"  # a turn of a workflow, from its dispatch until it is suspended
+    CALLS = "calls"  # what a suspended workflow waits for
 
 
 class JobInterval(NamedTuple):
@@ -48,31 +54,59 @@ _DUE_IN_VERDICT = re.compile(r"\b(?:retry at|snoozed until) (\S+\d\d:\d\d)(?::|$
 _HELD_BACK = "held back"
 
 
-def job_timeline(row: JobRow, attempts: Iterable[AttemptRow], now: datetime) -> list[JobInterval]:
+def job_timeline(
+    row: JobRow, attempts: Iterable[AttemptRow], now: datetime, turns: "Iterable[TurnRow]" = ()
+) -> list[JobInterval]:
     """Return the intervals of a job, in order and without gaps; the last one of a job that is not over lasts.
 
-    `attempts`: those of the job that are over, by number. The store does not say until when a job waited for
-    its first dispatch and why: the whole wait is a delay.
+    `attempts` and `turns`: those of the job that are over, by number. The store does not say until when a job
+    waited for its first dispatch and why: the whole wait is a delay.
     """
     line = _Line([JobInterval(IntervalCause.REQUEST, row.requested_at, row.accepted_at, 1)], row.accepted_at)
-    before: AttemptRow | None = None
-    for one in attempts:
-        line.wait_for_attempt(one.attempt, before, one.dispatched_at, one.started_at or one.finished_at)
-        if one.started_at is not None:
-            line.add_attempt(one)
-        before = one
+    before, last_turn = _add_past(line, attempts, turns)
+    if before is None and row.suspensions and row.state is not JobState.SUSPENDED:
+        until = row.finished_at if last_turn == row.attempt else row.dispatched_at
+        line.add(IntervalCause.CALLS, until or now, row.attempt)
     if row.state.terminal:
         assert row.finished_at is not None
         if before is not None and before.attempt == row.attempt:
             line.add(IntervalCause.VERDICT, row.finished_at, row.attempt)
         else:
             line.wait_for_attempt(max(row.attempt, 1), before, row.dispatched_at, row.finished_at)
+    elif row.state is JobState.SUSPENDED:
+        if last_turn != row.attempt:
+            line.add(IntervalCause.TURN, row.updated_at, row.attempt)
+        line.intervals.append(JobInterval(IntervalCause.CALLS, line.at, None, row.attempt))
     elif row.state is JobState.RUNNING:
         line.wait_for_attempt(row.attempt, before, row.dispatched_at, row.started_at or row.updated_at)
         line.intervals.append(JobInterval(IntervalCause.ATTEMPT, line.at, None, row.attempt, row.agent_id))
     else:
         line.wait_until_now(row, before, max(now, line.at))
     return line.intervals
+
+
+def _add_past(
+    line: "_Line", attempts: Iterable[AttemptRow], turns: "Iterable[TurnRow]"
+) -> tuple[AttemptRow | None, int]:
+    """Add attempts and turns that are over, with the waits for them.
+
+    Returns the attempt that ended last, unless a turn did, and the number of the last turn, or 0.
+    """
+    before: AttemptRow | None = None
+    last_turn = 0
+    ended: list[AttemptRow | TurnRow] = [*attempts, *(one for one in turns if one.suspended_at is not None)]
+    for one in sorted(ended, key=attrgetter("attempt")):
+        if not isinstance(one, AttemptRow):
+            line.add_turn(one, before, is_first=last_turn == 0)
+            before, last_turn = None, one.attempt
+            continue
+        if last_turn and before is None:
+            line.add(IntervalCause.CALLS, one.dispatched_at or one.finished_at, one.attempt)
+        line.wait_for_attempt(one.attempt, before, one.dispatched_at, one.started_at or one.finished_at)
+        if one.started_at is not None:
+            line.add_attempt(one)
+        before = one
+    return before, last_turn
 
 
 def current_waits(row: JobRow, until: datetime) -> list[JobInterval]:
@@ -84,6 +118,8 @@ def current_waits(row: JobRow, until: datetime) -> list[JobInterval]:
         return _waits(row, row.accepted_at, until)
     if row.state in (JobState.QUEUED, JobState.RETRYING):
         return _waits(row, row.updated_at, until)
+    if row.state is JobState.SUSPENDED:
+        return [JobInterval(IntervalCause.CALLS, row.updated_at, until, row.attempt)]
     return []
 
 
@@ -119,6 +155,15 @@ class _Line:
             )
         )
         self.at = end
+
+    def add_turn(self, one: "TurnRow", before: AttemptRow | None, *, is_first: bool) -> None:
+        """Add a turn that was suspended, and the wait for it."""
+        assert one.suspended_at is not None
+        if one.began_at is not None:
+            without_failure = IntervalCause.DELAY if is_first else IntervalCause.CALLS
+            cause = without_failure if before is None else IntervalCause.RETRY
+            self.add(cause, min(one.began_at, one.suspended_at), one.attempt)
+        self.add(IntervalCause.TURN, one.suspended_at, one.attempt)
 
     def wait_until_now(self, row: JobRow, before: AttemptRow | None, now: datetime) -> None:
         """Add what a job has waited for that neither runs nor is over. The last interval lasts."""

@@ -91,13 +91,26 @@ class RunningAttemptRow(NamedTuple):
     cancelled: bool  # True if the job's cancellation was requested
 
 
+END_REASON = "its workflow "
+"""The first words of the reason of a mark that the end of a workflow makes; no cancel of a tree has them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelledTree:
-    """The mark of a job whose child jobs are cancelled, present and future ones."""
+    """The mark of a job whose child jobs are cancelled, present and future ones.
+
+    That of the end of a workflow cancels only the child jobs that its handler has requested, and no detached
+    ones.
+    """
 
     job_id: UUID
     reason: str  # passed on to each child job
     cancelled_at: datetime
+
+    @property
+    def is_of_end(self) -> bool:
+        """True if the end of a workflow has made it, False for a cancel of the tree."""
+        return self.reason.startswith(END_REASON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +120,7 @@ class ChildJob:
     job_id: UUID
     parent_id: UUID
     over: bool
+    detached: bool = False  # it goes on when its workflow ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

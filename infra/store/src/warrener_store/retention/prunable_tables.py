@@ -111,10 +111,14 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
 
 _JOBS = """job.finished_at < $1
     AND (job.idempotency_key IS NULL OR job.accepted_at < $2)
-    AND NOT EXISTS (SELECT 1 FROM warrener_jobs AS child WHERE child.parent_id = job.job_id LIMIT 1 OFFSET 0)
+    AND NOT EXISTS (
+      SELECT 1 FROM warrener_jobs AS child
+      WHERE child.parent_id = job.job_id AND NOT ({is_undo} AND child.finished_at IS NOT NULL)
+      LIMIT 1 OFFSET 0
+    )
     AND NOT EXISTS (
       SELECT 1 FROM warrener_jobs AS parent
-      WHERE parent.job_id = job.parent_id AND parent.finished_at IS NULL
+      WHERE parent.job_id = job.parent_id AND (parent.finished_at IS NULL OR {job_is_undo})
       LIMIT 1 OFFSET 0
     )
     AND NOT EXISTS (
@@ -134,5 +138,7 @@ _JOBS = """job.finished_at < $1
       LIMIT 1 OFFSET 0
     )"""
 """The condition that a job may be deleted: it ended before $1, and was accepted before $2 if it has a key.
+A job that undid a call stays until its workflow has gone, and does not hold it: without it the call would be
+undone again.
 OFFSET 0 makes PostgreSQL look references up job by job, by an index, rather than read a whole table."""
 WORDS = {"prunable": _JOBS}

@@ -1,0 +1,1 @@
+"""The turns of workflows, and the signals that they receive."""
