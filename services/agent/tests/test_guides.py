@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from warrener_agent import Agent, Backoff
-from warrener_agent.testing import run
+from warrener_agent import Agent, Backoff, Fail
+from warrener_agent.testing import run, run_workflow
+from warrener_contracts.canvas import ChainArguments, GroupArguments
+from warrener_contracts.events import JobRequested
 
 HOWTO = Path(__file__).parents[3] / "docs" / "howto"
 
 
-def blocks(guide: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (HOWTO / guide).read_text("utf-8"), re.DOTALL)
+def blocks(guide: str, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (HOWTO / guide).read_text("utf-8"), re.DOTALL)
 
 
 def declared(block: str, module: str) -> Agent:
@@ -64,3 +66,76 @@ async def test_the_guide_to_checkpoints_continues_where_the_last_attempt_stopped
     agent = declared(block.replace('executor="process", ', ""), "files")
     trial = await run(agent, "files.import", {"path": str(tmp_path / "rows.txt")}, last_checkpoint=300)
     assert (trial.result, trial.checkpoints) == (420, [400])
+
+
+def test_the_guide_to_workflows_runs_as_it_describes() -> None:
+    cards, scales, quotes, approvals, trips, contracts, rates, crates, _ = blocks("write-a-workflow.md")
+    printed = {"cards.print": "Dear Ada", "cards.post": 8}
+    assert run_workflow(declared(cards, "cards"), "cards.send", {"name": "Ada"}, jobs=printed).result == 8
+
+    refused = {"parcels.weigh": Fail("too heavy")}
+    accepted = run_workflow(declared(scales, "scales"), "parcels.accept", {"parcel": 1}, jobs=refused)
+    assert accepted.result.endswith(" is dead")
+
+    agent, jobs = declared(quotes, "quotes"), {"quotes.weigh": 10, "quotes.get": price}
+    given = {"parcel": 1, "carriers": ["dhl", "ox"]}
+    assert run_workflow(agent, "quotes.cheapest", given, jobs=jobs).result == 20
+    many = run_workflow(agent, "quotes.many", {"parcels": [1, 2]}, jobs=jobs)
+    assert many.result == {"weighed": 2, "failed": 0, "grams": 20}
+
+    agent = declared(approvals, "approvals")
+    ignored = run_workflow(agent, "approvals.decide", {"amount": 1})
+    approved = run_workflow(agent, "approvals.decide", {"amount": 1})
+    ignored.advance("4d")
+    assert ignored.result == "nobody has decided"
+    approved.advance("1d")
+    approved.send("approval", {"granted": True, "by": "Ada"})
+    assert approved.result == "Ada"
+
+    booked = {"trips.flight": "F7", "trips.hotel": "H7"}
+    trip = run_workflow(declared(trips, "trips"), "trips.book", {"trip": 7}, jobs=booked)
+    assert trip.result == ["F7", "H7"]
+    assert run_workflow(declared(rates, "rates"), "rates.report").result == 2.0
+
+    signed = {"contracts.register": 12, "contracts.send": "sent"}
+    agent = declared(contracts, "contracts")
+    assert run_workflow(agent, "contracts.sign", {"contract": 1}, jobs=signed).result == "sent"
+    sent = {"crates.weigh": 3, "crates.pack": None, "crates.ship": "shipped"}
+    crate = run_workflow(declared(crates, "crates"), "crates.send", {"crate": 1}, jobs=sent)
+    assert (crate.result, crate.calls[0].name) == ("shipped", "crates.weigh")
+
+
+def price(carrier: str, grams: int) -> int:
+    return len(carrier) * grams
+
+
+def add(x: int, y: int) -> int:
+    return x + y
+
+
+def report(text: str) -> str:
+    return text
+
+
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+def test_the_guide_from_celery_has_each_primitive() -> None:
+    canvas, _ = blocks("coming-from-celery-canvas.md")
+    agent = declared(canvas, "canvas")
+    jobs: dict[str, Any] = {"canvas.add": add, "canvas.total": total}
+
+    def result(name: str, **arguments: Any) -> Any:
+        return run_workflow(agent, f"canvas.{name}", arguments, jobs=jobs).result
+
+    assert (result("chain"), result("chord"), result("starmap")) == (8, 90, 100)
+    assert result("chunks", items=list(range(150))) == [4950, 6225]
+    rejected: dict[str, Any] = {"canvas.add": Fail("expected y, got none"), "canvas.report": report}
+    assert "got none" in run_workflow(agent, "canvas.link_error", jobs=rejected).result
+
+
+def test_the_message_of_the_guide_from_celery_is_a_chain_with_a_chord() -> None:
+    [message] = blocks("coming-from-celery-canvas.md", "json")
+    chain = ChainArguments.model_validate(JobRequested.model_validate_json(message).data.arguments)
+    assert GroupArguments.model_validate(chain.steps[1].arguments).then is not None

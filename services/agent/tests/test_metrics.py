@@ -129,7 +129,7 @@ def test_a_success_is_written_as_its_model_would_write_it(
     attempt: int, context: TraceContext, completion: Completion
 ) -> None:
     dispatch = dispatched("a.b", job_id=completion.job_id, attempt=attempt).data
-    written = EventFactory("ada", SystemEntropy()).succeeded(dispatch, context, completion)
+    written = EventFactory("ada", SystemEntropy()).succeeded(dispatch, context, completion, 3)
     event = events.AttemptSucceeded(
         id=written.message_id,
         source="warrener/agent/ada",
@@ -146,7 +146,7 @@ def test_a_success_is_written_as_its_model_would_write_it(
             finished_at=completion.finished_at,
             result=completion.result,
             recorded_attempt=completion.attempt,
-            child_jobs=len(completion.child_jobs),
+            child_jobs=3,
         ),
     )
     modelled = build_message(event)

@@ -41,6 +41,11 @@ BROKEN = "expected shop_jobs to be imported, got "
         (MODULE, {"WARRENER_LEDGER_URL": "mysql://x"}, "WARRENER_LEDGER_URL"),
         ("\nimport not_here", {}, f"{BROKEN}ModuleNotFoundError: No module named 'not_here' \\(.*, line 2"),
         ("\ndef broken(:", {}, f"{BROKEN}SyntaxError: .*shop_jobs.py, line 2"),
+        (
+            f"{MODULE}\n@agent.job('a.b')\nasync def broken(order) -> None: ...",
+            {},
+            f"{BROKEN}JobDefinitionError: a.b: expected a type .*shop_jobs.py, line [1-9]",
+        ),
         ("\n1 / 0", {}, f"{BROKEN}ZeroDivisionError: division by zero \\(.*shop_jobs.py, line 2"),
     ],
 )

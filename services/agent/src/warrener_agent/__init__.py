@@ -6,6 +6,9 @@ from warrener_agent.definitions.isolation import Limits, Recycle
 from warrener_agent.definitions.program import Program
 from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
 from warrener_agent.ledger.port import Transaction
+from warrener_agent.workflows.failures import ChildJobFailed, JournalFull, StepFailed, WorkflowError
+from warrener_agent.workflows.targets import JobType
+from warrener_agent.workflows.workflow import Workflow
 from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.policy import Backoff
 
@@ -14,14 +17,20 @@ __all__ = [
     "Backoff",
     "BreakerPolicy",
     "Cancel",
+    "ChildJobFailed",
     "Fail",
     "JobContext",
     "JobDefinitionError",
+    "JobType",
+    "JournalFull",
     "Limits",
     "Program",
     "Recycle",
     "RetryAfter",
     "Snooze",
+    "StepFailed",
     "SyncTransaction",
     "Transaction",
+    "Workflow",
+    "WorkflowError",
 ]

@@ -140,7 +140,9 @@ def _import_failure(names: Sequence[str], error: Exception) -> str:
     expected = f"expected {' and '.join(names)} to be imported"
     if isinstance(error, SyntaxError):
         return f"{expected}, got SyntaxError: {error.msg} ({error.filename}, line {error.lineno}); correct it"
-    frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    ours = str(Path(__file__).parent)  # a declaration is refused here: its line is that of the user
+    tried = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    frames = [frame for frame in tried if not frame.filename.startswith(ours)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     what = f"{type(error).__name__}: {error}".strip().replace("\n", " ")
     return f"{expected}, got {what}{place}; correct it, or install what it needs"

@@ -1,15 +1,18 @@
 """The declarations of an agent: its job types, programs and schedules."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ValidationError
 
 from warrener_agent.definitions.job import Errors, ExecutorName, JobDefinition, JobOptions, define_job
 from warrener_agent.definitions.program import Program, program_handler
+from warrener_agent.definitions.signature import read_signature
 from warrener_agent.failures import JobDefinitionError
+from warrener_agent.workflows.workflow import Workflow
 from warrener_contracts.events import ScheduleDeclaration
 from warrener_contracts.policy import Guarantee, PolicyOverrides
 from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, Rule, ScheduleChoices, expand_short_rule
@@ -96,6 +99,49 @@ class Agent:
                 retry_on=retry_on,
                 no_retry_on=no_retry_on,
                 options=options,
+            )
+            self._add(definition)
+            return handler
+
+        return declare
+
+    def workflow(
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        on_failure: Literal["undo", "hold"] = "undo",
+        **options: Unpack[JobOptions],
+    ) -> Callable[[F], F]:
+        """Serve the job type `name` with the decorated `async def`, a workflow: it calls other jobs by its
+        parameter annotated with `Workflow`, and takes no slot while it waits for them.
+
+        The options of a job apply; those of a process, `heartbeat_timeout` and `dispatch_batch` do not.
+        `on_failure="hold"`: when it would be dead it waits for an operator, and nothing is undone until then.
+
+        Raises JobDefinitionError for a handler that cannot be served.
+        """
+
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise JobDefinitionError('expected @agent.workflow("a.name") above an `async def`, got no name')
+
+        def declare(handler: F) -> F:
+            if not inspect.iscoroutinefunction(handler):
+                raise JobDefinitionError(f"{name}: expected an `async def` for a workflow, got {handler!r}")
+            signature = read_signature(handler, name, Workflow)
+            if signature.context is None:
+                raise JobDefinitionError(
+                    f"{name}: expected a parameter annotated with Workflow, got none: a workflow calls by it"
+                )
+            definition = define_job(
+                name,
+                handler,
+                queue=queue,
+                guarantee=Guarantee.IDEMPOTENT,
+                executor="workflow",
+                options=options,
+                on_failure=on_failure,
+                signature=signature,
             )
             self._add(definition)
             return handler

@@ -10,7 +10,13 @@ from typing import Any
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions import outcomes
-from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, HandlerReturned, describe_error
+from warrener_agent.decisions.errors import (
+    HandlerEnd,
+    HandlerRaised,
+    HandlerReturned,
+    HandlerSuspended,
+    describe_error,
+)
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
 from warrener_agent.executors.base import Execution, Executor, HandlerCall
 from warrener_agent.executors.flight_record import with_progress
@@ -215,7 +221,8 @@ class Attempt:
             )
             run.is_off_loop = definition.executor != "coroutine"
             self._log = runner.logs.open(run)
-            handler_call = HandlerCall(definition, facts, handler_port, self._log)
+            set_off_loop = partial(setattr, run, "is_off_loop")
+            handler_call = HandlerCall(definition, facts, handler_port, self._log, set_off_loop)
             execution = self._scope.run(runner.executors[definition.executor].begin, handler_call)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
@@ -233,7 +240,7 @@ class Attempt:
 
     # -- the handler ended ---------------------------------------------------------------------------------
 
-    def _ended(self, done: asyncio.Future[HandlerResult]) -> None:
+    def _ended(self, done: asyncio.Future[HandlerEnd]) -> None:
         if self._over:
             return
         self._over = True
@@ -247,14 +254,20 @@ class Attempt:
                 ended = describe_error(error)
             if not self._handler_port.close_unused():
                 self._runner.spawn(self._conclude(self._handler_port, ended))
-            elif isinstance(ended, HandlerRaised):
-                self._report(self._raised(ended))
             else:
-                self._report(
-                    outcomes.SucceededOutcome(self._completion(ended, self._handler_port), recorded=False)
-                )
+                self._report(self._outcome(ended, self._handler_port))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
+
+    def _outcome(self, ended: HandlerEnd, handler_port: LocalHandlerPort) -> outcomes.Outcome:
+        match ended:
+            case HandlerReturned():
+                return outcomes.SucceededOutcome(self._completion(ended, handler_port), recorded=False)
+            case HandlerRaised():
+                return self._raised(ended)
+            case HandlerSuspended(suspension, cancels):
+                messages = (*handler_port.child_jobs, *handler_port.cancels(cancels))
+                return outcomes.SuspendedOutcome(suspension, messages)
 
     def _raised(self, ended: HandlerRaised) -> outcomes.Outcome:
         if self._handler_port is not None and self._handler_port.lease_ended():
@@ -271,20 +284,20 @@ class Attempt:
             run.data.job_id,
             run.data.attempt,
             ended.result_text,
-            handler_port.child_jobs,
+            handler_port.child_jobs + handler_port.cancels(ended.cancels)
+            if ended.cancels
+            else handler_port.child_jobs,
             run.started_at,
             self._runner.agent.clock.now(),
         )
 
-    async def _conclude(self, handler_port: LocalHandlerPort, ended: HandlerResult) -> None:
+    async def _conclude(self, handler_port: LocalHandlerPort, ended: HandlerEnd) -> None:
         """Commit or roll back the transaction that there may be, then report."""
-        outcome: outcomes.Outcome
         try:
             async with handler_port:
-                if isinstance(ended, HandlerRaised):
-                    outcome = self._raised(ended)
-                else:
-                    outcome = await self._commit(handler_port, self._completion(ended, handler_port))
+                outcome = self._outcome(ended, handler_port)
+                if isinstance(outcome, outcomes.SucceededOutcome):
+                    outcome = await self._commit(handler_port, outcome.completion)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
         else:
@@ -326,6 +339,10 @@ class Attempt:
 
     def _stopped(self, execution: Execution, handler_port: LocalHandlerPort) -> outcomes.Outcome:
         run, record = self._run, with_progress(execution.flight_record, handler_port.progress_value)
+        done = execution.done
+        ended = None if not done.done() or done.cancelled() or done.exception() else done.result()
+        if isinstance(ended, HandlerSuspended) and run.stop in {None, outcomes.StopCause.DRAINED}:
+            return self._outcome(ended, handler_port)  # some of its steps had ended
         if run.stop is not None:
             return outcomes.stop_outcome(run.stop, run.stop_reason, record)
         assert self._facts is not None
@@ -336,9 +353,13 @@ class Attempt:
     def _abandon(self, execution: Execution) -> None:
         data = self._run.data
         self._runner.agent.running.abandon(self._run, execution.done)
+        if self._runner.definitions[data.job_type].executor == "workflow":
+            remedy = "Move the blocking call into flow.step, with a timeout of its own."
+        else:
+            remedy = 'Give the job executor="process", or the calls in it timeouts.'
         _log.error(
             "A handler could not be stopped and was abandoned; it keeps its slot until it ends by itself. "
-            'Give the job executor="process", or the calls in it timeouts.',
+            f"{remedy}",
             action="agent.abandoned",
             job_id=str(data.job_id),
             job_type=data.job_type,
@@ -378,13 +399,14 @@ class Attempt:
         agent = self._runner.agent
         run.handler_ended, run.handler_ended_at = True, agent.clock.monotonic()
         run.succeeded = isinstance(outcome, outcomes.SucceededOutcome)
+        went_well = run.succeeded or isinstance(outcome, outcomes.SuspendedOutcome)
         run.halt = None  # no reference cycle: a finished attempt is freed at once, not by the collector
         self._runner.live.discard(self)
         agent.metrics.record_end(run, outcome, run.handler_ended_at)
         if self._log is not None:
-            self._runner.logs.finish(self._log, urgent=not run.succeeded)
+            self._runner.logs.finish(self._log, urgent=not went_well)
         lines = self._runner.lines
-        if self._has_line or (not run.succeeded and lines.take_failure()):
+        if self._has_line or (not went_well and lines.take_failure()):
             self._scope.run(lines.write_end, run.data, run.began_at, outcome)
         else:
             lines.ended += 1

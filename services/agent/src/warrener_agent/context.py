@@ -14,6 +14,7 @@ from warrener_agent.ledger.port import Transaction
 from warrener_contracts.events import MAX_CHECKPOINT, AttemptDispatchedData
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
+from warrener_contracts.policy import PolicyOverrides
 
 _log = logging.getLogger("warrener.progress")  # a line of the attempt, in whichever process its handler runs
 _MAX_NOTE = 500  # characters of a note that are sent
@@ -41,6 +42,8 @@ class ChildJobSpec:
     key: str | None
     queue: str | None
     delay_seconds: float | None
+    policy: PolicyOverrides | None = None
+    detached: bool = False  # of a workflow: it goes on when the workflow ends
 
 
 class HandlerPort(Protocol):

@@ -1,7 +1,7 @@
 """The agent's side of a running attempt: its transaction, its child jobs, its progress."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,9 +14,14 @@ from pydantic import ValidationError
 from warrener_agent.context import ChildJobSpec, Parameters
 from warrener_agent.ledger import port
 from warrener_agent.run_table import HandlerHeartbeat
-from warrener_contracts.events import JobRequested, JobRequestedData
-from warrener_contracts.identity import child_job_id
-from warrener_contracts.messages import encode
+from warrener_contracts.events import (
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobRequested,
+    JobRequestedData,
+)
+from warrener_contracts.identity import child_job_id, child_source
+from warrener_contracts.messages import Message, build_message, encode
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
 
@@ -109,6 +114,28 @@ class LocalHandlerPort:
         """The child jobs that the handler requested."""
         return () if self._child_jobs is None else self._child_jobs.all()
 
+    def cancels(self, children: Sequence[UUID]) -> tuple[port.ChildJobRequest, ...]:
+        """Build the cancels of child jobs that a workflow no longer awaits; the same in every repeat."""
+        return tuple(
+            port.ChildJobRequest(
+                f"cancel {child}",
+                encode(
+                    JobCancelRequested(
+                        id=f"{child}/cancel",
+                        source=child_source(self._claim.job_id),
+                        subject=str(child),
+                        traceparent=self._context.traceparent,
+                        tracestate=self._context.tracestate,
+                        baggage=self.baggage,
+                        data=JobCancelRequestedData(
+                            job_id=child, reason="the workflow no longer awaits it", tree=True
+                        ),
+                    )
+                ),
+            )
+            for child in children
+        )
+
     def close_unused(self) -> bool:
         """Close it without waiting; False if a statement was sent: `async with` is needed then."""
         if self._statements is not None:
@@ -155,13 +182,14 @@ class ChildJobs:
         if key in self._requested:
             raise ValueError(f"expected a key for each child job of a job, got {key!r} twice")
         job_id = child_job_id(self._parent, key)
-        self._requested[key] = port.ChildJobRequest(key, self._request(spec, job_id))
+        message = self._request(spec, job_id)
+        self._requested[key] = port.ChildJobRequest(key, message.body, message)
         return job_id
 
     def all(self) -> tuple[port.ChildJobRequest, ...]:
         return tuple(self._requested.values())
 
-    def _request(self, spec: ChildJobSpec, job_id: UUID) -> bytes:
+    def _request(self, spec: ChildJobSpec, job_id: UUID) -> Message:
         try:
             data = JobRequestedData(
                 job_type=spec.job_type,
@@ -169,13 +197,14 @@ class ChildJobs:
                 queue=spec.queue,
                 delay=None if spec.delay_seconds is None else timedelta(seconds=spec.delay_seconds),
                 parent_id=self._parent,
+                policy=spec.policy,
             )
         except ValidationError as error:
             raise ValueError(f"expected a request that can be made, got: {error}") from error
-        body = encode(
+        message = build_message(
             JobRequested(
                 id=str(job_id),
-                source=f"warrener/job/{self._parent}",
+                source=child_source(self._parent, detached=spec.detached),
                 subject=str(job_id),
                 traceparent=self._context.traceparent,
                 tracestate=self._context.tracestate,
@@ -183,9 +212,9 @@ class ChildJobs:
                 data=data,
             )
         )
-        if len(body) > MAX_BODY:
+        if (size := len(message.body)) > MAX_BODY:
             raise ValueError(
-                f"expected a request of at most {MAX_BODY} bytes, got {len(body)}: put the data elsewhere "
+                f"expected a request of at most {MAX_BODY} bytes, got {size}: put the data elsewhere "
                 "and send its URL"
             )
-        return body
+        return message

@@ -6,7 +6,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from warrener_agent.decisions.outcomes import FailedOutcome, Outcome, SucceededOutcome, outcome_word
+from warrener_agent.decisions.outcomes import (
+    FailedOutcome,
+    Outcome,
+    SucceededOutcome,
+    SuspendedOutcome,
+    outcome_word,
+)
 from warrener_agent.run_table import Run, RunTable
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
 from warrener_contracts.topology import dispatch_queue
@@ -16,6 +22,7 @@ from warrener_runtime.telemetry.metrics import LabelValues, Metrics
 
 _log = get_logger("agent.attempts")
 
+_WENT_WELL = (SucceededOutcome, SuspendedOutcome)
 _MAX_STARTS, _MAX_FAILURES = 20, 20
 """Attempts that get lines within a second: those that start, and failed ones besides."""
 _MAX_ERROR = 500  # characters
@@ -55,7 +62,7 @@ class AgentMetrics:
         """Record how long an attempt has run, up to the monotonic moment `now`."""
         data = run.data
         destination = self._destinations.get(data.queue, data.queue)
-        error = "" if isinstance(outcome, SucceededOutcome) else outcome_word(outcome)
+        error = "" if isinstance(outcome, _WENT_WELL) else outcome_word(outcome)
         if isinstance(outcome, FailedOutcome) and outcome.handler_signal is None:
             error = outcome.error.type
         self._process_duration.record(now - run.began_at, destination, data.job_type, error)

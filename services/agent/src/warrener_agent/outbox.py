@@ -27,11 +27,14 @@ Target = tuple[str, str]  # an exchange and a routing key
 
 
 class OutboxEntry(NamedTuple):
-    """Messages, and the deliveries and the slot of a run that are settled once the broker has them all."""
+    """Messages, and the deliveries and the slot of a run that are settled once the broker has them all.
+
+    `then`: further messages, published only once the broker has the first ones."""
 
     messages: Sequence[Message]
     delivery_refs: Sequence[DeliveryRef] = ()
     run: Run | None = None
+    then: Sequence[Message] = ()
 
 
 class AgentOutbox(ManagedComponent):
@@ -70,8 +73,7 @@ class AgentOutbox(ManagedComponent):
             entries = [one for one in entries if not self._is_refused(one)]
         refused = await self._publish(entries)
         if not refused:
-            await self._settle(entries)
-            return not retained
+            return await self._settle(entries) and not retained
         self._refusing_targets |= refused
         await self._settle([one for one in entries if not self._is_refused(one)])
         self._retain([self._unpublished_part(one) for one in entries if self._is_refused(one)])
@@ -133,15 +135,21 @@ class AgentOutbox(ManagedComponent):
         ]
         return entry._replace(messages=messages)
 
-    async def _settle(self, entries: Iterable[OutboxEntry]) -> None:
+    async def _settle(self, entries: Iterable[OutboxEntry]) -> bool:
+        """Settle entries that the broker has; first publish what follows. True if the broker has that too."""
         delivery_refs: list[DeliveryRef] = []
+        followed: list[OutboxEntry] = []
         for one in entries:
+            if one.then:
+                followed.append(one._replace(messages=one.then, then=()))
+                continue
             for delivery_ref in one.delivery_refs:
                 delivery_ref.complete_event()
             delivery_refs += one.delivery_refs
             if one.run is not None:
                 self._agent.running.remove(one.run)  # the slot first: the next delivery comes with the ack
         await ack_all(delivery_refs)
+        return not followed or await self.send(followed)
 
     def _retain(self, entries: Sequence[OutboxEntry]) -> None:
         if not entries:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.decisions import outcomes
+from warrener_agent.ledger import port
 from warrener_agent.ledger.port import Claim, ClaimResult, Completion, Failure, LedgerUnavailable
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.run_table import DeliveryRef, Run
@@ -31,6 +32,7 @@ R = TypeVar("R")
 _MAX_BATCH = 500  # reports in one commit
 _LOCKED_PAUSE = 1.0  # seconds until outcomes whose rows were locked are recorded again
 _MAX_REASON = 500  # characters of a reason that quotes an error
+_REQUEST = "job.requested.v1"
 _FAILED_PAUSE = 5.0  # seconds until an outcome that met an unexpected error is recorded again
 
 
@@ -132,12 +134,7 @@ class Reporter(ManagedComponent):
                 outcomes=len(locked),
             )
             self._retry_later(locked, _LOCKED_PAUSE)
-        await self._outbox.send(
-            [
-                OutboxEntry(self._messages(report, end), report.delivery_refs, report.run)
-                for report, end in settled
-            ]
-        )
+        await self._outbox.send([self._outbox_entry(report, end) for report, end in settled])
         now = self._agent.clock.now()
         for report, end in settled:
             if report.traced is not None:
@@ -174,7 +171,7 @@ class Reporter(ManagedComponent):
         self._later.add(later)
         later.add_done_callback(self._later.discard)
 
-    def _messages(self, report: AttemptReport, end: outcomes.FinalOutcome) -> list[Message]:
+    def _outbox_entry(self, report: AttemptReport, end: outcomes.FinalOutcome) -> OutboxEntry:
         factory, dispatch, context = self._agent.event_factory, report.dispatch, report.context
         if isinstance(end, outcomes.SupersededOutcome):
             _log.warning(
@@ -184,22 +181,26 @@ class Reporter(ManagedComponent):
                 attempt=report.dispatch.attempt,
                 reason=end.why,
             )
-            return []
+            return OutboxEntry([], report.delivery_refs, report.run)
         messages: list[Message] = []
         if report.run is not None and report.last_progress is not None:
             progressed = factory.progressed(report.run, self._agent.clock.now(), report.last_progress)
             messages.append(build_message(progressed))
         if isinstance(end, outcomes.SucceededOutcome):
-            for child_job in end.completion.child_jobs:
-                (read,) = decode(child_job.request)
-                assert isinstance(read, DecodedEvent), child_job.request
-                messages.append(build_message(read.event)._replace(body=child_job.request))
-            messages.append(factory.succeeded(dispatch, context, end.completion))
-        else:
-            now = self._agent.clock.now()
-            ended = factory.ended(dispatch, context, end, started_at=report.started_at, finished_at=now)
-            messages.append(build_message(ended))
-        return messages
+            recorded = [*map(_recorded_message, end.completion.child_jobs)]
+            requests = sum(one.type == _REQUEST for one in recorded)  # the others are cancels
+            messages += [*recorded, factory.succeeded(dispatch, context, end.completion, requests)]
+            return OutboxEntry(messages, report.delivery_refs, report.run)
+        now = self._agent.clock.now()
+        ended = build_message(
+            factory.ended(dispatch, context, end, started_at=report.started_at, finished_at=now)
+        )
+        if isinstance(end, outcomes.SuspendedOutcome) and end.messages:
+            # One after the other: once the suspension is known, the next attempt replaces the record of
+            # these, which is all that would repeat them.
+            messages += map(_recorded_message, end.messages)
+            return OutboxEntry(messages, report.delivery_refs, report.run, then=[ended])
+        return OutboxEntry([*messages, ended], report.delivery_refs, report.run)
 
 
 class OutcomeRecorder:
@@ -243,7 +244,7 @@ class OutcomeRecorder:
         failures = [
             outcomes.failure_to_record(_claim(one), one.outcome, one.started_at, now)
             for one in reports
-            if _is_new_failure(one.outcome)
+            if _is_unrecorded(one.outcome)
         ]
         if not failures:
             return {}
@@ -312,6 +313,15 @@ def _report_shape(job_type: str, attempt: int) -> SpanShape:
     return names.REPORT.shape(job_type, {names.ATTEMPT: attempt})
 
 
+def _recorded_message(recorded: port.ChildJobRequest) -> Message:
+    """Return the message of an event of this agent, as the ledger has it."""
+    if recorded.message is not None:
+        return recorded.message
+    (read,) = decode(recorded.request)
+    assert isinstance(read, DecodedEvent), recorded
+    return build_message(read.event)._replace(body=recorded.request)
+
+
 def _claim(report: AttemptReport) -> Claim:
     return Claim(report.dispatch.job_id, report.dispatch.attempt)
 
@@ -328,8 +338,13 @@ def _is_new(outcome: outcomes.Outcome) -> TypeGuard[outcomes.SucceededOutcome]:
     return isinstance(outcome, outcomes.SucceededOutcome) and not outcome.recorded
 
 
-def _is_new_failure(outcome: outcomes.Outcome) -> TypeGuard[outcomes.FailedOutcome]:
-    return isinstance(outcome, outcomes.FailedOutcome) and outcome.recorded is None
+def _is_unrecorded(
+    outcome: outcomes.Outcome,
+) -> TypeGuard[outcomes.FailedOutcome | outcomes.SuspendedOutcome]:
+    """True of a failure, and of a suspension, which is recorded as one."""
+    return (
+        isinstance(outcome, outcomes.FailedOutcome | outcomes.SuspendedOutcome) and outcome.recorded is None
+    )
 
 
 def _apply_refusal(
@@ -338,7 +353,7 @@ def _apply_refusal(
     outcome = report.outcome
     if _is_new(outcome) and report.dispatch.job_id not in completed:
         return outcomes.UnresolvedOutcome("the ledger refused the completion")
-    if _is_new_failure(outcome):
+    if _is_unrecorded(outcome):
         failure = failed.get(_claim(report))
         if failure is None:
             return outcomes.UnresolvedOutcome("the ledger refused the failure")

@@ -51,7 +51,11 @@ class EventFactory:
         return self._event(events.AttemptLogged, run.data, read[-1].at, run.context, details)
 
     def succeeded(
-        self, dispatch: events.AttemptDispatchedData, context: TraceContext, completion: Completion
+        self,
+        dispatch: events.AttemptDispatchedData,
+        context: TraceContext,
+        completion: Completion,
+        child_jobs: int,
     ) -> Message:
         """Build the message of `attempt.succeeded`, ready to be published.
 
@@ -68,7 +72,7 @@ class EventFactory:
             f'{{"job_id":"{job_id}","attempt":{dispatch.attempt},"job_type":"{dispatch.job_type}",'
             f'"agent_id":"{self.agent_id}","started_at":{shared_moment_json(completion.started_at)},'
             f'"finished_at":{finished_at},"result":{completion.result_text},'
-            f'"recorded_attempt":{completion.attempt},"child_jobs":{len(completion.child_jobs)}}}',
+            f'"recorded_attempt":{completion.attempt},"child_jobs":{child_jobs}}}',
             traceparent=context.traceparent,
             tracestate=context.tracestate,
         )
@@ -98,6 +102,10 @@ class EventFactory:
                     snoozed = handler_signal is HandlerSignal.SNOOZED
                     kind, details = events.AttemptFailed, {**ran, "error": error, "snoozed": snoozed}
                     details["retry_after_seconds"] = retry_after
+            case outcomes.SuspendedOutcome(suspension, _, recorded):
+                if recorded is not None:
+                    ran = {"started_at": recorded.started_at, "finished_at": recorded.finished_at}
+                kind, details = events.AttemptSuspended, {**ran, "suspension": suspension}
             case outcomes.CancelledOutcome(reason, record):
                 kind, details = events.AttemptCancelled, {**ran, "reason": reason, "flight_record": record}
             case outcomes.ReleasedOutcome(reason):

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
-from warrener_agent.decisions.errors import HandlerResult, HandlerReturned
+from warrener_agent.decisions.errors import HandlerReturned, HandlerSuspended
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
 from warrener_agent.executors.base import Executor, HandlerCall
 from warrener_agent.executors.command import CommandExecutor
@@ -31,10 +31,13 @@ from warrener_agent.failures import HandlerSignal
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import connected_ledger
 from warrener_agent.ledger.port import Claim, ClaimStatus, Completion, Ledger
+from warrener_agent.workflow_trial import WorkflowTrial, replay, run_workflow
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy
 from warrener_runtime.telemetry import NO_CONTEXT
+
+__all__ = ["Trial", "WorkflowTrial", "replay", "run", "run_workflow", "temporary_ledger"]
 
 _EXECUTORS: Mapping[ExecutorName, Callable[[], Executor]] = {
     "coroutine": CoroutineExecutor,
@@ -87,6 +90,8 @@ async def run(
     another attempt of a job; `last_checkpoint` is the state that it finds. The attempt has no timeout.
     """
     definition, claim = agent.definitions[job_type], Claim(job_id or SystemEntropy().new_id(), attempt)
+    if definition.executor == "workflow":
+        raise ValueError(f"expected a job without turns, got the workflow {job_type}; use run_workflow")
     if ledger is not None:
         return await _run(definition, dict(arguments or {}), ledger, claim, last_checkpoint)
     async with temporary_ledger() as own:
@@ -130,7 +135,8 @@ async def _run(
             lambda: inf,
         ) as handler_port:
             handler_call = HandlerCall(definition, facts, handler_port)
-            ended: HandlerResult = await asyncio.shield(executor.begin(handler_call).done)
+            ended = await asyncio.shield(executor.begin(handler_call).done)
+            assert not isinstance(ended, HandlerSuspended), "a workflow is run by run_workflow"
             if not isinstance(ended, HandlerReturned):
                 await ledger.release([claim], agent_id=_AGENT)
                 return Trial(

@@ -15,6 +15,7 @@ from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.in_agent import CoroutineExecutor, ThreadExecutor
 from warrener_agent.executors.isolated import RestartLimit, Restarts
 from warrener_agent.executors.process import ProcessExecutor
+from warrener_agent.executors.workflow import WorkflowExecutor
 from warrener_agent.heartbeat import Announcer, ControlHandler, Heartbeater, ReadyGate
 from warrener_agent.identity import acquire_identity, default_identity_folder, find_code_version, new_agent_id
 from warrener_agent.leases import LeaseKeeper
@@ -61,10 +62,12 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     *,
     agent_id: str | None = None,
     end_process: Callable[[int], Any] | None = None,
+    is_time_virtual: bool = False,
 ) -> Component:
     """Assemble an agent that serves `agent`; the caller starts `bus` and `ledger`.
 
     `end_process` is called with an exit code if the event loop is blocked for good; None: no watchdog.
+    `is_time_virtual`: turns of workflows take no time, as a clock that is set by hand waits for no thread.
 
     The parts drain in reverse order: first nothing is received, then the running attempts end and are
     reported; leases are renewed and heartbeats sent until that is done.
@@ -99,13 +102,15 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         metrics=AgentMetrics(telemetry.metrics, queues),
     )
     context.metrics.watch_slots(context.running)
-    parts = _parts(context, agent, telemetry)
+    parts = _parts(context, agent, telemetry, WorkflowExecutor(clock, joins_threads=is_time_virtual))
     if end_process is None or not settings.agent_block_timeout:
         return parts
     return Group(LoopWatchdog(context, end_process), parts, name="agent under watch")
 
 
-def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Component:
+def _parts(
+    context: AgentContext, agent: Agent, telemetry: Telemetry, workflows: WorkflowExecutor
+) -> Component:
     outbox, progress = AgentOutbox(context), ProgressPublisher(context)
     reporter = Reporter(context, outbox, telemetry)
     checkpoints, logs = CheckpointSaver(context), LogPublisher(context)
@@ -114,6 +119,7 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         "thread": ThreadExecutor(),
         "process": ProcessExecutor(context.restarts, log_level=context.settings.scope_log_level),
         "command": CommandExecutor(context.restarts),
+        "workflow": workflows,
     }
     consumers: list[Consumer] = []
     heartbeater = Heartbeater(

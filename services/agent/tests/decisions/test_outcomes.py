@@ -3,17 +3,29 @@
 import signal
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from services.agent.tests.executors.test_executors import no_effects
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, Backoff, JobDefinitionError, Limits
-from warrener_agent.decisions import errors
+from warrener_agent.decisions import errors, outcomes
+from warrener_agent.ledger.port import ChildJobRequest, Claim, ClaimResult, ClaimStatus
 from warrener_agent.testing import run, temporary_ledger
-from warrener_contracts.events import AttemptCancelled, AttemptFailed, Event
+from warrener_contracts.events import (
+    AttemptCancelled,
+    AttemptFailed,
+    Call,
+    CallKind,
+    ErrorInfo,
+    Event,
+    Suspension,
+)
+from warrener_contracts.retryability import is_unrunnable_here
 
 HERE = Path(__file__).parents[1]
 EXECUTORS = ["coroutine", "thread", "process"]
@@ -85,6 +97,19 @@ async def test_a_snooze_and_a_cancel_are_reported_and_recorded(
     await stage.dispatch("coroutine", arguments, job_id=job)
     assert (await stage.wait_for_event(kind, job, times=2)).data == first.data
     assert sys.modules["outcome_handlers"].runs == [1], "its dispatch, come again, is answered and not run"
+
+
+def test_a_recorded_suspension_is_read_as_it_was() -> None:
+    now = datetime(2026, 11, 27, 12, tzinfo=UTC)
+    suspension = Suspension(calls=(Call(call_id="a", kind=CallKind.STEP, name="a"),))
+    message = ChildJobRequest("", b'{"id": "\xc3\xa9"}')
+    outcome = outcomes.SuspendedOutcome(suspension, (message,))
+    failure = outcomes.failure_to_record(Claim(UUID(int=1), 2), outcome, now, now)
+    found = outcomes.recorded_failure(ClaimResult(ClaimStatus.FAILED, failure=failure))
+    assert found == outcomes.SuspendedOutcome(suspension, outcome.messages, failure)
+    assert outcomes.outcome_word(found) == "suspended"
+    error = ErrorInfo.model_validate(failure.details["error"])
+    assert is_unrunnable_here(error), "an agent that knows no workflows gives the attempt back"
 
 
 # -- errors by class and by name ---------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from services.agent.tests.stage import LONG, HastenedClock, Stage
 
 from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
 from warrener_agent.definitions.program import BadArgument
+from warrener_agent.executors import program_supervisor
 from warrener_agent.testing import run
 from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo
 from warrener_contracts.templates import escape_placeholders
@@ -148,6 +149,12 @@ async def test_exit_codes_decide_what_follows() -> None:
     assert plain.flight_record.log == "so it is\n"
     assert plain.flight_record.memory_bytes
     assert (await run(agent, "it", {"many": 75})).retry_after_seconds == 300
+    printed = serving(
+        Program(python("print('not this'); print('so it is'); raise SystemExit(1)")), result=None
+    )
+    assert (await failed(printed)).message.endswith("it exited with 1: so it is")
+    secret = serving(Program(python("print('[1]'); raise SystemExit(1)")), result=list[int])
+    assert (await failed(secret)).message.endswith("it exited with 1")
 
 
 async def test_it_has_a_folder_of_its_own_and_knows_its_job(tmp_path: Path) -> None:
@@ -258,3 +265,31 @@ asyncio.run(run(agent, "it"))
     process.kill()
     await process.wait()
     await until_gone([int(pids.read_text())])
+
+
+DYING_AGENT = """
+import json, os, signal, socket, subprocess, sys, time
+ours, theirs = socket.socketpair()
+request = {"argv": ["sleep", "1000"], "cwd": "/", "umask": None, "user": None, "limits": []}
+request["control"] = theirs.fileno()
+command = [sys.executable, "-I", "-S", sys.argv[1], json.dumps(request)]
+supervisor = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+theirs.close()
+ours.sendall(b"\\n")
+look = ["pgrep", "-P", str(supervisor.pid), "sleep"]
+while not (children := subprocess.run(look, capture_output=True, text=True).stdout):
+    time.sleep(0.02)
+for pid in (supervisor.pid, int(children)):
+    os.kill(pid, signal.SIGSTOP)
+print(supervisor.pid, children)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel continues it")
+async def test_an_agent_that_dies_in_the_midst_of_a_kill_leaves_nothing_that_is_stopped() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DYING_AGENT, program_supervisor.__file__, stdout=asyncio.subprocess.PIPE
+    )
+    pids, _ = await process.communicate()
+    assert len(pids.split()) == 2
+    await until_gone(map(int, pids.split()))

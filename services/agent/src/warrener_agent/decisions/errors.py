@@ -1,19 +1,23 @@
 """Describe how a handler or its process failed, as data for the ledger and the wire."""
 
 import json
+import os
 import signal
 import traceback
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from warrener_agent.definitions.isolation import Limits, format_size
 from warrener_agent.definitions.job import error_type_name
 from warrener_agent.definitions.program import OutputFormat, ProgramCall
 from warrener_agent.failures import Cancel, Fail, HandlerSignal, RetryAfter, Snooze
-from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
+from warrener_agent.workflows.failures import ends_workflow, needs_other_code
+from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord, Suspension
 from warrener_contracts.policy import JobPolicy
-from warrener_contracts.retryability import non_retryable_reason
+from warrener_contracts.retryability import CODE_CHANGED, non_retryable_reason
 
 OUT_OF_MEMORY = "OutOfMemory"
 CPU_TIME_LIMIT = "CpuTimeLimit"
@@ -24,13 +28,16 @@ GONE = "Gone"
 BLOCKED = "Blocked"
 
 _MAX_MESSAGE, _MAX_STACK, _MAX_BASES = 4_000, 16_000, 20
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _NEARLY = 0.85  # share of its memory limit from which a failed program counts as out of memory
 
 
 class HandlerReturned(NamedTuple):
-    """The handler returned; `result_text` is JSON, stored and published as it stands."""
+    """The handler returned; `result_text` is JSON, stored and published as it stands. `cancels`: the child
+    jobs of a workflow that nothing awaits any longer."""
 
     result_text: str
+    cancels: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,15 @@ class HandlerRaised:
     handler_signal: HandlerSignal | None = None
 
 
+class HandlerSuspended(NamedTuple):
+    """A turn of a workflow has ended: it waits. `cancels`: child jobs that nothing awaits any longer."""
+
+    suspension: Suspension
+    cancels: tuple[UUID, ...] = ()
+
+
 HandlerResult = HandlerReturned | HandlerRaised
+HandlerEnd = HandlerResult | HandlerSuspended
 
 # -- errors of a handler -----------------------------------------------------------------------------------
 
@@ -54,14 +69,19 @@ def describe_error(error: BaseException, policy: JobPolicy | None = None) -> Han
     """
     # The names that `retry_on` and `no_retry_on` may use beside the class itself.
     bases = [error_type_name(base) for base in type(error).__mro__[1:] if issubclass(base, Exception)]
-    stack = None
-    if error.__traceback__ is not None:  # raised, not returned
-        whole = "".join(traceback.format_exception(type(error), error, error.__traceback__.tb_next))
-        stack = whole[-_MAX_STACK:]
+    stack, trace = None, error.__traceback__
+    if trace is not None:  # raised, not returned
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+            trace = trace.tb_next
+        stack = "".join(traceback.format_exception(type(error), error, trace))[-_MAX_STACK:]
+    try:
+        message = str(error)
+    except BaseException as raised:  # noqa: BLE001 - of a user's class: its handler must come to an end
+        message = f"its text cannot be read: __str__ raised {type(raised).__name__}"
     info = ErrorInfo(
         kind=ErrorKind.ERROR,
         type=error_type_name(type(error)),
-        message=str(error)[:_MAX_MESSAGE],
+        message=message[:_MAX_MESSAGE],
         stack=stack,
         retryable=not isinstance(error, Fail | Cancel),
         base_classes=tuple(bases[:_MAX_BASES]),
@@ -73,6 +93,19 @@ def describe_error(error: BaseException, policy: JobPolicy | None = None) -> Han
     if isinstance(error, Snooze):
         return HandlerRaised(info, delay, HandlerSignal.SNOOZED)
     return HandlerRaised(info, delay, HandlerSignal.CANCELLED if isinstance(error, Cancel) else None)
+
+
+def describe_turn_error(error: BaseException, policy: JobPolicy | None = None) -> HandlerRaised:
+    """Describe an exception that left the body of a workflow: one that ends it is never retried, and one that
+    only other code can mend is no failure of the job (`retryability.is_unrunnable_here`)."""
+    if needs_other_code(error):
+        raised = describe_error(error)
+        return replace(raised, error=raised.error.model_copy(update={"type": CODE_CHANGED}))
+    raised = describe_error(error, policy)
+    if not ends_workflow(error):
+        return raised
+    final = {"retryable": False, "no_retry_by_policy": False}
+    return replace(raised, error=raised.error.model_copy(update=final))
 
 
 def permanent_failure(kind: ErrorKind, message: str) -> HandlerRaised:

@@ -3,13 +3,21 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import heartbeat_failure, timeout_failure, with_flight_record
 from warrener_agent.failures import HandlerSignal
+from warrener_agent.ledger import port
 from warrener_agent.ledger.port import HOLDER_MARK, Claim, ClaimResult, ClaimStatus, Completion, Failure
-from warrener_contracts.events import AttemptDispatchedData, Checkpoint, ErrorInfo, ErrorKind, FlightRecord
+from warrener_contracts.events import (
+    AttemptDispatchedData,
+    Checkpoint,
+    ErrorInfo,
+    ErrorKind,
+    FlightRecord,
+    Suspension,
+)
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 
 _MAX_TIMEOUT = timedelta(days=3650)
@@ -45,6 +53,16 @@ class FailedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendedOutcome:
+    """A turn of a workflow ended. `messages`: events that the broker must have before it is reported.
+    `recorded`: what the ledger has already, as of a failure."""
+
+    suspension: Suspension
+    messages: tuple[port.ChildJobRequest, ...] = ()
+    recorded: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CancelledOutcome:
     """The attempt was stopped, or not started, on request."""
 
@@ -76,7 +94,7 @@ class SupersededOutcome:
     why: str
 
 
-ReportableOutcome = FailedOutcome | CancelledOutcome | ReleasedOutcome
+ReportableOutcome = FailedOutcome | SuspendedOutcome | CancelledOutcome | ReleasedOutcome
 """An outcome other than success that is published."""
 
 FinalOutcome = SucceededOutcome | ReportableOutcome | SupersededOutcome
@@ -182,9 +200,19 @@ def recorded_completion(granted: ClaimResult) -> Completion:
 
 
 def failure_to_record(
-    claim: Claim, outcome: FailedOutcome, started_at: datetime, finished_at: datetime
+    claim: Claim, outcome: FailedOutcome | SuspendedOutcome, started_at: datetime, finished_at: datetime
 ) -> Failure:
-    """Return what the ledger records of a failure; `recorded_failure` reads it again."""
+    """Return what the ledger records of a failure or a suspension; `recorded_failure` reads it again."""
+    details: dict[str, Any]
+    if isinstance(outcome, SuspendedOutcome):
+        details = {
+            "suspension": outcome.suspension.model_dump(mode="json"),
+            "messages": [one.request.decode() for one in outcome.messages],
+            # An agent that knows no workflows reads a failure, and gives the attempt back uncharged.
+            "error": {"kind": "error", "type": UNKNOWN_JOB_TYPE, "message": "expected no suspension"},
+            "retry_after_seconds": None,
+        }
+        return Failure(claim.job_id, claim.attempt, details, started_at, finished_at)
     details = {
         "error": outcome.error.model_dump(mode="json"),
         "retry_after_seconds": outcome.retry_after_seconds,
@@ -193,11 +221,17 @@ def failure_to_record(
     return Failure(claim.job_id, claim.attempt, details, started_at, finished_at)
 
 
-def recorded_failure(granted: ClaimResult) -> FailedOutcome:
+def recorded_failure(granted: ClaimResult) -> FailedOutcome | SuspendedOutcome:
     """Return the outcome that a FAILED answer carries."""
     if granted.failure is None:
         raise ValueError("expected a failure with the answer FAILED, got none")
     details = granted.failure.details
+    if "suspension" in details:
+        return SuspendedOutcome(
+            Suspension.model_validate(details["suspension"]),
+            tuple(port.ChildJobRequest("", one.encode()) for one in details["messages"]),
+            granted.failure,
+        )
     handler_signal = details.get("instead")  # absent if an agent older than 1.1 recorded it
     return FailedOutcome(
         ErrorInfo.model_validate(details["error"]),

@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
@@ -17,7 +17,7 @@ from warrener_agent.definitions.signature import Handler, Signature, read_signat
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.events import JobTypeDeclaration
-from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, OnFailure
 
 Errors = tuple[type[BaseException] | str, ...]
 """Exception classes (and what derives from them), or their names, in which `*` is any run of characters."""
@@ -46,7 +46,7 @@ def _name(job_type: str, key: str, error: object) -> str:
     )
 
 
-ExecutorName = Literal["coroutine", "thread", "process", "command"]
+ExecutorName = Literal["coroutine", "thread", "process", "command", "workflow"]
 _DEFINITIONS = "__warrener_jobs__"
 
 
@@ -90,19 +90,21 @@ def define_job(
     options: JobOptions,
     retry_on: Errors = (),
     no_retry_on: Errors = (),
+    on_failure: str = OnFailure.UNDO,
     signature: Signature | None = None,
 ) -> JobDefinition:
-    """Define the job type `name`, run by `handler`; with a `signature`, `handler` makes the call of a
-    program.
+    """Define the job type `name`, run by `handler`; with a `signature`, `handler` is the body of a
+    workflow, or makes the call of a program.
 
     Raises JobDefinitionError that says what is wrong with it.
     """
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise JobDefinitionError(f"{name}: expected a handler that returns its result, got a generator")
-    chosen = _executor(name, handler, executor) if signature is None else "command"
-    if chosen == "command" and "heartbeat_timeout" in options:
+    chosen = _executor(name, handler, executor) if signature is None else executor or "command"
+    if chosen in ("command", "workflow") and "heartbeat_timeout" in options:
+        what = "program" if chosen == "command" else chosen
         raise JobDefinitionError(
-            f"{name}: expected no heartbeat_timeout for a program, which cannot say that it lives;"
+            f"{name}: expected no heartbeat_timeout for a {what}, which cannot say that it lives;"
             " give it a timeout"
         )
     if chosen != "coroutine" and options.get("dispatch_batch", 1) != 1:
@@ -120,7 +122,7 @@ def define_job(
             arguments_schema=signature.arguments_schema,
             result_schema=signature.result_schema,
             guarantee=Guarantee(guarantee),
-            policy=_policy(name, options, retry_on=retry_on, no_retry_on=no_retry_on),
+            policy=_policy(name, chosen, options, on_failure, retry_on=retry_on, no_retry_on=no_retry_on),
             description=inspect.getdoc(handler) or "",
         )
     except ValidationError as error:
@@ -129,17 +131,28 @@ def define_job(
         raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
     definition = JobDefinition(declaration, handler, signature, chosen, isolation)
     # On the function, where a child process that imports its module finds it.
-    jobs: dict[str, JobDefinition] = getattr(handler, _DEFINITIONS, {})
-    setattr(handler, _DEFINITIONS, {**jobs, name: definition})
+    setattr(handler, _DEFINITIONS, {**definitions_of(handler), name: definition})
     return definition
 
 
-def _policy(name: str, options: JobOptions, **errors: Errors) -> JobPolicy:
-    if unknown := sorted(options.keys() - JobOptions.__annotations__.keys()):
-        known = ", ".join(sorted(JobOptions.__annotations__))
-        raise JobDefinitionError(f"{name}: expected options among {known}, got {', '.join(unknown)}")
+def definitions_of(handler: object) -> Mapping[str, JobDefinition]:
+    """The job types that `handler` serves, by name."""
+    return getattr(handler, _DEFINITIONS, {})
+
+
+def _policy(
+    name: str, chosen: ExecutorName, options: JobOptions, on_failure: str, **errors: Errors
+) -> JobPolicy:
+    known = {*JobOptions.__annotations__}
+    if unknown := sorted(options.keys() - known):
+        if chosen == "workflow":
+            known -= {*IsolationOptions.__annotations__, "heartbeat_timeout", "dispatch_batch"}
+        hint = ": a request sets the deadline (expires_after)" if "deadline" in unknown else ""
+        raise JobDefinitionError(
+            f"{name}: expected options among {', '.join(sorted(known))}, got {', '.join(unknown)}{hint}"
+        )
     rules = {key: _names(name, key, kinds) for key, kinds in errors.items()}
-    return JobPolicy.model_validate({**options, **_breaking(options), **rules})
+    return JobPolicy.model_validate({**options, **_breaking(options), **rules, "on_failure": on_failure})
 
 
 def _breaking(options: JobOptions) -> dict[str, Any]:
@@ -185,7 +198,7 @@ def find_definition(module: str, qualname: str, job_type: str) -> JobDefinition:
     found: Callable[..., Any] = reduce(
         lambda owner, part: getattr(owner, part, None), qualname.split("."), home
     )
-    definition: JobDefinition | None = getattr(found, _DEFINITIONS, {}).get(job_type)
+    definition: JobDefinition | None = definitions_of(found).get(job_type)
     if definition is None:
         raise ImportError(f"expected the handler of {job_type} as {module}.{qualname}, found {found!r}")
     return definition

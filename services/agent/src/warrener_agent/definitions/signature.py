@@ -64,15 +64,24 @@ class Signature:
         return self
 
 
-def read_signature(handler: Handler, job_type: str) -> Signature:
-    """Read the signature of `handler`. Raises JobDefinitionError if it cannot be served."""
+def read_signature(handler: Handler, job_type: str, context: type = JobContext) -> Signature:
+    """Read the signature of `handler`; a parameter of the class `context` is none of its arguments.
+
+    Raises JobDefinitionError if it cannot be served.
+    """
     hints = _hints(handler, job_type)
     parameters = inspect.signature(handler).parameters.values()
     for parameter in parameters:
         _check(parameter, hints, job_type)
-    contexts = [one.name for one in parameters if hints[one.name] is JobContext]
+        if context is JobContext and str(hints[parameter.name]).endswith(".workflows.workflow.Workflow'>"):
+            raise JobDefinitionError(
+                f"{job_type}: expected a JobContext, got a Workflow: use @agent.workflow"
+            )
+    contexts = [one.name for one in parameters if hints[one.name] is context]
     if len(contexts) > 1:
-        raise JobDefinitionError(f"{job_type}: expected one JobContext parameter, got {', '.join(contexts)}")
+        raise JobDefinitionError(
+            f"{job_type}: expected one {context.__name__} parameter, got {', '.join(contexts)}"
+        )
     if "return" not in hints:
         raise JobDefinitionError(
             f"{job_type}: expected the type of the result (`-> None` for none), got none"

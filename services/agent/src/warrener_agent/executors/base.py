@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
@@ -19,18 +20,20 @@ from warrener_contracts.topology import MAX_BODY
 
 
 class HandlerCall(NamedTuple):
-    """A handler to be run in an attempt. `log` takes what it logs."""
+    """A handler to be run in an attempt. `log` takes what it logs. `set_off_loop`: called by an executor
+    whose handlers run in the event loop for some time, and outside it for some."""
 
     definition: JobDefinition
     facts: AttemptFacts
     port: HandlerPort
     log: LogBuffer = NO_LOG
+    set_off_loop: Callable[[bool], None] = lambda _: None
 
 
 class Execution(Protocol):
     @property
-    def done(self) -> asyncio.Future[errors.HandlerResult]:
-        """The handler's result. Never raises what the handler raised. Do not cancel it."""
+    def done(self) -> asyncio.Future[errors.HandlerEnd]:
+        """The handler's end. Never raises what the handler raised. Do not cancel it."""
         ...
 
     @property
@@ -65,7 +68,7 @@ async def call(handler_call: HandlerCall) -> errors.HandlerResult:
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         return errors.describe_error(error, definition.declaration.policy)
-    return _to_result(definition, value)
+    return to_result(definition, value)
 
 
 def call_blocking(handler_call: HandlerCall) -> errors.HandlerResult:
@@ -80,24 +83,30 @@ def call_blocking(handler_call: HandlerCall) -> errors.HandlerResult:
         value = definition.handler(**given)
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure, not the agent's end
         return errors.describe_error(error, definition.declaration.policy)
-    return _to_result(definition, value)
+    return to_result(definition, value)
 
 
 def bind_arguments(handler_call: HandlerCall) -> dict[str, Any] | errors.HandlerRaised:
     """Return the keyword arguments of the call, or why the handler cannot be called."""
-    definition, facts, handler_port, _ = handler_call
+    given, context = read_arguments(handler_call), handler_call.definition.signature.context
+    if context is not None and not isinstance(given, errors.HandlerRaised):
+        given[context] = JobContext(handler_call.facts, handler_call.port)
+    return given
+
+
+def read_arguments(handler_call: HandlerCall) -> dict[str, Any] | errors.HandlerRaised:
+    """Return the arguments that the job was requested with, as the handler takes them."""
+    definition, facts = handler_call.definition, handler_call.facts
     try:
-        given = definition.signature.read(facts.dispatch.arguments)
+        return definition.signature.read(facts.dispatch.arguments)
     except ValidationError as error:
         return errors.permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {_lines(error)}")
     except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
         return errors.describe_error(error, definition.declaration.policy)
-    if definition.signature.context is not None:
-        given[definition.signature.context] = JobContext(facts, handler_port)
-    return given
 
 
-def _to_result(definition: JobDefinition, value: Any) -> errors.HandlerResult:
+def to_result(definition: JobDefinition, value: Any) -> errors.HandlerResult:
+    """Return what a handler's value means: its result, or the exception that it returned in place of one."""
     return (
         errors.describe_error(value, definition.declaration.policy)
         if isinstance(value, OUTCOME_EXCEPTIONS)

@@ -30,7 +30,7 @@ from warrener_agent.executors.base import HandlerCall, call, call_blocking
 from warrener_agent.executors.flight_record import Stacks
 from warrener_agent.executors.frames import HEADER, TRACE_VARIABLES, Frame, pack, rebuild_error, unpack
 from warrener_agent.executors.process_tree import kill_below
-from warrener_agent.executors.program_supervisor import switch_user
+from warrener_agent.executors.program_supervisor import resume_without_parent, switch_user
 from warrener_agent.log_buffer import attempt_fields
 from warrener_contracts.events import AttemptDispatchedData
 from warrener_runtime import log_output, log_scopes
@@ -289,6 +289,7 @@ def _begin(connection: int, stacks: int, identity: Frame) -> NoReturn:
     if identity["user"] is not None:
         _import_late_modules()
     switch_user(identity["user"], identity["umask"])
+    resume_without_parent()  # after the change of the user, which would undo it
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # a pipe by now: a line must not wait for more lines
         reconfigure(line_buffering=True)

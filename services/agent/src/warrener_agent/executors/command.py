@@ -185,7 +185,10 @@ class ProgramProcess(isolated.IsolatedProcess):
 
     async def capture(self) -> FlightRecord:
         pids = self.members()
-        return record_processes(self._err, pids, command_lines(pids))
+        self._err.drain()
+        # Compilers and test runners write their errors to the standard output.
+        log = self._err if self._err.content or self._out.listener is None else self._out
+        return record_processes(log, pids, command_lines(pids))
 
     async def close(self) -> None:
         await super().close()

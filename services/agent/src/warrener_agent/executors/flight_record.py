@@ -131,7 +131,9 @@ class CapturedOutput:
 def record_processes(log: CapturedOutput, pids: Sequence[int], stacks: str) -> FlightRecord:
     """Record an attempt that has written `log`, at this moment. `pids`: its processes, if they still run."""
     log.drain()
-    record = FlightRecord(stacks=stacks[-_MAX_STACKS:] or None, log=_masked(render_output(log.text)))
+    record = FlightRecord(
+        stacks=stacks[-_MAX_STACKS:] or None, log=_masked(render_output(log.text[-LOG_BYTES:]))
+    )
     used = usage(pids)
     if not used.processes:
         return record

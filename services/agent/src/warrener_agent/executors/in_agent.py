@@ -10,11 +10,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_agent.context import ChildJobSpec, HandlerPort, Parameters
-from warrener_agent.decisions.errors import HandlerRaised, HandlerResult
+from warrener_agent.decisions.errors import HandlerEnd, HandlerRaised, HandlerResult, describe_error
 from warrener_agent.executors.base import Executor, HandlerCall, call, call_blocking
 from warrener_agent.executors.flight_record import (
     LogCapture,
@@ -32,9 +32,10 @@ from warrener_runtime import log_scopes
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.coroutine")
+T = TypeVar("T")
 
-_PATIENCE = 5.0  # seconds that a cancelled handler, or a task that it left, may take to clean up
-_THREAD_PATIENCE = 1.0  # seconds in which a handler in a thread may notice `JobContext.stopping` and return
+PATIENCE = 5.0  # seconds that a cancelled handler, or a task that it left, may take to clean up
+THREAD_PATIENCE = 1.0  # seconds in which a handler in a thread may notice `JobContext.stopping` and return
 
 
 # -- coroutines --------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ class CoroutineExecutor(Executor):
     def begin(self, handler_call: HandlerCall) -> "CoroutineExecution":
         context = copy_context()
         log_capture = context.run(start_log_capture, handler_call.facts.dispatch, handler_call.log)
-        work = _LeaseGuard(_call(handler_call, log_capture), handler_call.port.lease_ended)
+        work = LeaseGuard(_call(handler_call, log_capture), handler_call.port.lease_ended)
         name = handler_call.definition.name
         return CoroutineExecution(
             asyncio.get_running_loop().create_task(work, name=name, context=context), log_capture
@@ -61,7 +62,7 @@ class CoroutineExecution:
 
     __slots__ = ("_log_capture", "done", "flight_record")
 
-    def __init__(self, done: asyncio.Task[HandlerResult], log_capture: LogCapture) -> None:
+    def __init__(self, done: asyncio.Task[HandlerEnd], log_capture: LogCapture) -> None:
         self.done, self._log_capture = done, log_capture
         self.flight_record: FlightRecord | None = None
 
@@ -69,8 +70,8 @@ class CoroutineExecution:
         tasks = sorted(find_tasks(self._log_capture), key=lambda task: task is not self.done)
         self.flight_record = record_in_agent(map(task_stack, tasks), self._log_capture)
         self.done.cancel()
-        await asyncio.wait({self.done}, timeout=_PATIENCE)
-        await _end_tasks(self._log_capture, but=self.done)
+        await asyncio.wait({self.done}, timeout=PATIENCE)
+        await end_tasks(self._log_capture, but=self.done)
         return self.done.done()
 
 
@@ -83,8 +84,8 @@ def _never() -> bool:
     return False
 
 
-class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
-    """A handler's coroutine that takes no further step once its lease has ended.
+class LeaseGuard(Coroutine[Any, Any, T]):
+    """A coroutine of a handler that takes no further step once its lease has ended.
 
     After a freeze the loop runs what was ready before any timer of the agent, so each step begins with the
     check. Tasks that the handler has started are cancelled with it, and may take one step before.
@@ -92,7 +93,7 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
 
     __slots__ = ("_inner", "_lease_ended", "_stopped")
 
-    def __init__(self, inner: Coroutine[Any, Any, HandlerResult], lease_ended: Callable[[], bool]) -> None:
+    def __init__(self, inner: Coroutine[Any, Any, T], lease_ended: Callable[[], bool]) -> None:
         self._inner, self._lease_ended = inner, lease_ended
         self._stopped = False  # once True, the handler may clean up
 
@@ -117,7 +118,7 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
     def close(self) -> None:
         self._inner.close()
 
-    def __await__(self) -> Generator[Any, Any, HandlerResult]:
+    def __await__(self) -> Generator[Any, Any, T]:
         return self._inner.__await__()
 
     def __getattr__(self, name: str) -> Any:
@@ -128,17 +129,17 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
 async def _call(handler_call: HandlerCall, log_capture: LogCapture) -> HandlerResult:
     ended = await call(handler_call)
     if isinstance(ended, HandlerRaised):
-        await _end_tasks(log_capture, but=asyncio.current_task())
+        await end_tasks(log_capture, but=asyncio.current_task())
     return ended
 
 
-async def _end_tasks(log_capture: LogCapture, *, but: asyncio.Future[Any] | None) -> None:
+async def end_tasks(log_capture: LogCapture, *, but: asyncio.Future[Any] | None) -> None:
     """Cancel the attempt's other tasks, and wait a limited time for them."""
     if not (left := [task for task in find_tasks(log_capture) if task is not but]):
         return
     for task in left:
         task.cancel()
-    _, stubborn = await asyncio.wait(left, timeout=_PATIENCE)
+    _, stubborn = await asyncio.wait(left, timeout=PATIENCE)
     if stubborn:
         _log.warning(
             "Tasks that an attempt left running go on, though they were cancelled.",
@@ -162,7 +163,11 @@ class ThreadExecutor(Executor):
         in_thread = handler_call._replace(port=_ThreadHandlerPort(loop, handler_call.port))
 
         def run() -> None:
-            execution.finish(context.run(call_blocking, in_thread))
+            try:
+                ended = context.run(call_blocking, in_thread)
+            except BaseException as error:  # noqa: BLE001 - SystemExit of a validator: its slot must be free
+                ended = describe_error(error)
+            execution.finish(ended)
 
         name = f"{handler_call.definition.name} {dispatch.job_id}"
         execution.thread = threading.Thread(target=run, name=name, daemon=True)
@@ -177,7 +182,7 @@ class ThreadExecution:
         self._loop, self._log_capture = loop, log_capture
         self.thread: threading.Thread | None = None
         self.flight_record: FlightRecord | None = None
-        self.done: asyncio.Future[HandlerResult] = loop.create_future()
+        self.done: asyncio.Future[HandlerEnd] = loop.create_future()
 
     def finish(self, ended: HandlerResult) -> None:
         """Set the result. The thread calls it last."""
@@ -192,7 +197,7 @@ class ThreadExecution:
             self.flight_record = record_in_agent(
                 [thread_stack(thread.ident)], self._log_capture, cpu_seconds=used
             )
-        await asyncio.wait({self.done}, timeout=_THREAD_PATIENCE)
+        await asyncio.wait({self.done}, timeout=THREAD_PATIENCE)
         return self.done.done()
 
 

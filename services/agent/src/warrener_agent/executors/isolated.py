@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
-from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, with_flight_record
+from warrener_agent.decisions.errors import HandlerEnd, HandlerRaised, HandlerResult, with_flight_record
 from warrener_agent.definitions.isolation import Limits, ProcessSettings
 from warrener_agent.executors.base import HandlerCall
 from warrener_agent.executors.flight_record import CapturedOutput
@@ -285,7 +285,7 @@ class IsolatedExecution(ABC, Generic[P]):
         self._job_type, self._isolation = handler_call.definition.name, handler_call.definition.isolation
         self._process: P | None = None
         self.flight_record: FlightRecord | None = None
-        self.done = asyncio.create_task(self._run())
+        self.done: asyncio.Task[HandlerEnd] = asyncio.create_task(self._run())
 
     async def stop(self) -> bool:
         if self._process is not None:

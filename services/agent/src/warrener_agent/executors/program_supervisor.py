@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypedDict
 
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
@@ -38,6 +39,7 @@ def main() -> NoReturn:
     request: LaunchRequest = json.loads(sys.argv[1])
     os.set_inheritable(request["control"], False)  # noqa: FBT003 - it takes no name
     adopt_orphans()
+    resume_without_parent()
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -55,9 +57,19 @@ def main() -> NoReturn:
 
 def adopt_orphans() -> None:
     """Make this process the parent of descendants that lose theirs."""
+    _prctl(_SUBREAPER, 1)
+
+
+def resume_without_parent() -> None:
+    """Have the kernel continue this process when the agent dies: an agent that is killed while it kills
+    leaves this process stopped, so that it could not notice the end of the agent."""
+    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGCONT)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def cap_limit(limit: int, value: int) -> int:

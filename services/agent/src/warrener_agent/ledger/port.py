@@ -7,12 +7,14 @@ claimed, its holder and lease, and the outcome once there is one.
 import json
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
+
+from warrener_contracts.messages import Message
 
 PROCESS_MARK = "/"
 """Stands in the name of a claim's holder between the agent and its process. Names without it are agents."""
@@ -43,10 +45,12 @@ class ClaimStatus(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ChildJobRequest:
     """A job that a handler requests, published only if the attempt succeeds. `request` is its JobRequested
-    event as JSON, with an id derived from the parent and the key."""
+    event as JSON, with an id derived from the parent and the key; or the JobCancelRequested of a child job
+    that a workflow no longer awaits. `message` is its message, unless the ledger has read it."""
 
     key: str
     request: bytes
+    message: Message | None = field(default=None, compare=False, repr=False)
 
 
 class Completion(NamedTuple):

@@ -76,12 +76,14 @@ def _refusal(claim: port.Claim, found: Found | None, *, locked: bool) -> port.Cl
         return port.ClaimResult(port.ClaimStatus.HELD, locked=locked)
     if found.completion is not None:
         return port.ClaimResult(port.ClaimStatus.COMPLETED, found.completion)
+    if found.failure is not None and found.attempt == claim.attempt:
+        # Before a cancel that came later: messages of a suspension may be out already, and with them children
+        # of which the supervisor learns from its report alone.
+        return port.ClaimResult(port.ClaimStatus.FAILED, failure=found.failure)
     if found.cancelled:
         return port.ClaimResult(port.ClaimStatus.CANCELLED)
     if found.attempt > claim.attempt:
         return port.ClaimResult(port.ClaimStatus.SUPERSEDED)
-    if found.failure is not None and found.attempt == claim.attempt:
-        return port.ClaimResult(port.ClaimStatus.FAILED, failure=found.failure)
     return port.ClaimResult(port.ClaimStatus.HELD, locked=locked)
 
 

@@ -1,0 +1,379 @@
+"""For users' tests: a workflow in virtual time, each turn replayed from its journal, without any service.
+
+trial = run_workflow(agent, "orders.fulfil", {"order": 7}, jobs={"cards.charge": {"number": "R1"}})
+assert trial.waits == ("signal packed",)
+trial.send("packed", {"box": 3})
+assert trial.result == "R1"
+"""
+
+import asyncio
+import inspect
+import json
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID, uuid5
+
+from pydantic import ValidationError
+from pydantic_core import from_json, to_jsonable_python
+
+from warrener_agent.agent import Agent
+from warrener_agent.decisions.errors import describe_error
+from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.workflows import failures, turn
+from warrener_agent.workflows.targets import lines_of
+from warrener_contracts.events import Answer, Call, CallKind, Journal, Suspension, Turn, UndoRequest
+from warrener_contracts.fields import parse_duration
+from warrener_contracts.json_safety import is_array, is_object
+from warrener_contracts.state_machine import JobState
+
+T = TypeVar("T")
+
+_BEGAN_AT = datetime(2026, 1, 1, tzinfo=UTC)
+_JOB_ID = UUID("6f1b5b1e-8f3c-5d0a-9d5e-2f4c7a1b3c5d")
+
+
+def run_workflow(
+    agent: Agent,
+    name: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    jobs: Mapping[str, Any] | None = None,
+    steps: Mapping[str, Any] | None = None,
+    now: datetime = _BEGAN_AT,
+) -> "WorkflowTrial":
+    """Begin a workflow, and run it until it waits for something that the test must bring about, or ends.
+
+    `jobs`: the end of each child job, by its type: its result, an exception, or a function that gets its
+    arguments by name and returns or raises that. The others wait for `end_call`. `steps`: the same, by the
+    name of the function; the others really run.
+    """
+    ends = {CallKind.JOB: dict(jobs or {}), CallKind.STEP: dict(steps or {})}
+    return WorkflowTrial(agent, _definition(agent, name), dict(arguments or {}), ends, now)
+
+
+def replay(agent: Agent, journal: str | bytes | Mapping[str, Any]) -> tuple[str, ...]:
+    """Replay the journal of a job, as `warrener job ID --journal --json` prints it, with the code of `agent`.
+
+    Returns what the job would wait for then; nothing if it would end. Raises CodeChanged if the code does not
+    fit the journal.
+    """
+    read = from_json(journal) if isinstance(journal, str | bytes) else dict(journal)
+    definition = _definition(agent, read["job_type"])
+    now = datetime.fromisoformat(read["requested_at"])
+    turns = Journal.model_validate_json(json.dumps({"turns": read["turns"]}, default=str))
+    end = _run_turn(definition, UUID(str(read["job_id"])), read["arguments"], turns, now)
+    if isinstance(end, turn.TurnRaised) and failures.needs_other_code(end.error):
+        raise end.error
+    if not isinstance(end, turn.TurnSuspended):
+        return ()
+    return _waits([*(one.suspension for one in turns.turns), end.suspension], turns)
+
+
+class WorkflowTrial:
+    """A workflow in a test. Its time stands still unless the test advances it."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        definition: JobDefinition,
+        arguments: dict[str, Any],
+        ends: Mapping[CallKind, Mapping[str, Any]],
+        now: datetime,
+    ) -> None:
+        self.now = self._began_at = now
+        self.error: BaseException | None = None
+        self.ended = False
+        self._agent, self._definition, self._ends = agent, definition, ends
+        self._arguments: dict[str, Any] = to_jsonable_python(arguments)
+        self._turns: list[Turn] = []
+        self._result: Any = None
+        self._requested: dict[str, dict[str, Any]] = {}  # arguments of child jobs, by the id of the call
+        self._signals: defaultdict[str, deque[Answer]] = defaultdict(deque)
+        self._signal_count = 0
+        self._run([])
+
+    @property
+    def result(self) -> Any:
+        """The result, as JSON. Raises the error of the body, and AssertionError if it still waits."""
+        if self.error is not None:
+            raise self.error
+        if not self.ended:
+            raise AssertionError(f"expected the workflow to have ended, it waits for {', '.join(self.waits)}")
+        return self._result
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        """Its waits, such as "job cards.charge", "signal packed", "time 2026-01-04T…"."""
+        return () if self.ended else _waits([one.suspension for one in self._turns], self.journal)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """All calls that are in the journal, in their order, without the markers of changed code."""
+        calls = (call for one in self._turns if one.suspension for call in one.suspension.calls)
+        return tuple(call for call in calls if call.kind is not CallKind.MARKER)
+
+    @property
+    def closed(self) -> tuple[Call, ...]:
+        """The calls that the body has cancelled."""
+        ids = {closed for one in self._turns if one.suspension for closed in one.suspension.closed}
+        return tuple(call for call in self.calls if call.call_id in ids)
+
+    @property
+    def undos(self) -> tuple[UndoRequest, ...]:
+        """The jobs that would undo its calls if it failed now, in their order."""
+        return tuple(call.undo for call in reversed(self.calls) if call.undo is not None)
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(turns=tuple(self._turns))
+
+    def send(self, name: str, data: Any = None) -> None:
+        """Send a signal. One that nothing receives yet is stored."""
+        self._signal_count += 1
+        signal_id = str(self._signal_count)
+        self._signals[name].append(Answer(at=self.now, result=to_jsonable_python(data), signal_id=signal_id))
+        self._run(self._received())
+
+    def advance(self, duration: timedelta | float | str) -> None:
+        """Let time go by. Each timer is due at its time."""
+        until = self.now + parse_duration(duration)
+        while (wake_at := self._wake_at()) is not None and wake_at <= until:
+            self.now = max(self.now, wake_at)
+            self._run([Answer(at=self.now)])
+        self.now = until
+
+    def end_call(self, name: str, result: Any = None, *, state: JobState = JobState.SUCCEEDED) -> None:
+        """End a child job, by the id of its call or by its job type (the oldest one that is open).
+
+        `result` is its result, or an exception.
+        """
+        for call in self._open():
+            if call.kind is CallKind.JOB and name in {call.call_id, call.name}:
+                self._run([self._ended(call, result, state)])
+                return
+        raise AssertionError(f"expected an open call of {name}, it waits for {', '.join(self.waits)}")
+
+    # -- turns ---------------------------------------------------------------------------------------------
+
+    def _run(self, answers: list[Answer]) -> None:
+        """Run turns until the workflow waits for the test."""
+        is_due = bool(answers) or not self._turns
+        while is_due and not self.ended:
+            attempt = len(self._turns) + 1
+            self._turns.append(Turn(attempt=attempt, answers=tuple(answers)))
+            end = self._turn()
+            if not isinstance(end, turn.TurnSuspended):
+                self._end(end)
+                return
+            self._requested |= {one.key: one.arguments for one in end.requests if one.key is not None}
+            suspension = end.suspension.model_copy(update={"answers": tuple(map(self._step, end.steps))})
+            self._turns[-1] = Turn(attempt=attempt, answers=tuple(answers), suspension=suspension)
+            answers = [*self._ends_of_jobs(), *self._received()]
+            is_due = bool(answers or suspension.answers)
+
+    def _turn(self) -> turn.TurnEnd:
+        """Run a turn twice: what differs then would be changed code in production."""
+        once, again = (
+            _run_turn(
+                self._definition,
+                uuid5(_JOB_ID, self._definition.name),
+                self._arguments,
+                self.journal,
+                self._began_at,
+            )
+            for _ in range(2)
+        )
+        for end in (once, again):
+            if isinstance(end, turn.TurnRaised) and isinstance(end.error, failures.CodeChanged):
+                raise end.error
+        if difference := _difference(_comparable(once), _comparable(again)):
+            raise AssertionError(
+                f"expected the body to do the same in each run of a turn, got {difference}: take times, ids "
+                "and random numbers from flow, the rest by flow.step"
+            )
+        self._check_calls(once)
+        if isinstance(once, turn.TurnSuspended) and once.last_calls:
+            raise AssertionError(
+                f"expected no call when a turn ends, got one at {', '.join(once.last_calls)}: `finally` runs "
+                "in every turn; undo calls by flow.undo"
+            )
+        if isinstance(once, turn.TurnReturned) and once.unmade:
+            raise AssertionError(
+                f"expected the body to await its calls, it returned before those at {', '.join(once.unmade)} "
+                "could begin: await them, or detach them"
+            )
+        return once
+
+    def _check_calls(self, end: turn.TurnEnd) -> None:
+        """Refuse arguments that the agent's own job types would refuse."""
+        if isinstance(end, turn.TurnRaised):
+            return
+        calls = end.suspension.calls if isinstance(end, turn.TurnSuspended) else ()
+        lines = {call.call_id: call.line for call in calls}
+        named = [(one.job_type, one.arguments, lines.get(one.key or "", one.key)) for one in end.requests]
+        named += [(call.undo.job_type, call.undo.arguments, call.line) for call in calls if call.undo]
+        for job_type, arguments, line in named:
+            if job_type in self._agent.definitions:
+                _read(self._agent.definitions[job_type], arguments, f", at {line}")
+
+    def _end(self, end: turn.TurnReturned | turn.TurnRaised) -> None:
+        self.ended = True
+        if isinstance(end, turn.TurnRaised):
+            self.error = end.error
+        else:
+            self._result = from_json(self._definition.signature.write(end.value))
+
+    def _step(self, step: turn.PendingStep) -> Answer:
+        """Run a step in a thread, or what stands for it."""
+        call_id, ends, function = step.call.call_id, self._ends[CallKind.STEP], step.function
+
+        async def wait_for(value: Any) -> Any:
+            return await value
+
+        def run() -> Any:
+            value = function()
+            return asyncio.run(wait_for(value)) if inspect.isawaitable(value) else value
+
+        try:
+            if step.call.name in ends:
+                end = _end(ends[step.call.name], function.args, function.keywords)
+            else:
+                end = _in_thread(run)
+            return Answer(call_id=call_id, at=self.now, result=step.write(end))
+        except Exception as error:  # noqa: BLE001 - the step's
+            return Answer(call_id=call_id, at=self.now, error=describe_error(error).error)
+
+    def _ends_of_jobs(self) -> list[Answer]:
+        ends, answers = self._ends[CallKind.JOB], list[Answer]()
+        for call in self._open():
+            if call.kind is CallKind.JOB and call.name in ends:
+                try:
+                    end = _end(ends[call.name], (), self._requested[call.call_id])
+                except Exception as error:  # noqa: BLE001 - the child's
+                    end = error
+                answers.append(self._ended(call, end, JobState.SUCCEEDED))
+        return answers
+
+    def _ended(self, call: Call, end: Any, state: JobState) -> Answer:
+        if isinstance(end, BaseException):
+            state = JobState.DEAD if state is JobState.SUCCEEDED else state
+            return Answer(call_id=call.call_id, at=self.now, state=state, error=describe_error(end).error)
+        return Answer(call_id=call.call_id, at=self.now, state=state, result=to_jsonable_python(end))
+
+    def _received(self) -> list[Answer]:
+        given = list[Answer]()
+        for call in self._open():
+            if call.kind is CallKind.SIGNAL and self._signals[call.name]:
+                signal = self._signals[call.name].popleft()
+                given.append(signal.model_copy(update={"call_id": call.call_id, "at": self.now}))
+        return given
+
+    def _open(self) -> list[Call]:
+        return _open_calls([one.suspension for one in self._turns], self.journal)
+
+    def _wake_at(self) -> datetime | None:
+        last = None if self.ended else self._turns[-1].suspension
+        return None if last is None else last.wake_at
+
+
+def _definition(agent: Agent, name: str) -> JobDefinition:
+    definition = agent.definitions.get(name)
+    if definition is None:
+        known = ", ".join(one for one, of in agent.definitions.items() if of.executor == "workflow")
+        raise ValueError(f"expected one of the agent's workflows ({known or 'it has none'}), got {name}")
+    if definition.executor != "workflow":
+        raise ValueError(f"expected a workflow, got the job type {name}; use run")
+    return definition
+
+
+def _read(definition: JobDefinition, arguments: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    try:
+        return definition.signature.read(arguments)
+    except ValidationError as error:
+        raise ValueError(
+            f"expected arguments that {definition.name} takes{where}: {lines_of(error)}"
+        ) from error
+
+
+def _run_turn(
+    definition: JobDefinition, job_id: UUID, arguments: Mapping[str, Any], journal: Journal, now: datetime
+) -> turn.TurnEnd:
+    """Run a turn as an agent does: in a thread, with a journal that has been JSON."""
+    context_name = definition.signature.context
+    assert context_name is not None
+    given = turn.TurnInput(
+        job_id=job_id,
+        job_type=definition.name,
+        attempt=len(journal.turns) or 1,
+        requested_at=now,
+        deadline=None,
+        arguments=_read(definition, arguments),
+        journal=Journal.model_validate_json(journal.model_dump_json()),
+        now=now,
+    )
+    return _in_thread(lambda: turn.run_turn(definition.handler, context_name, given))
+
+
+def _end(end: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The end of a call that a test has chosen."""
+    if isinstance(end, BaseException):
+        raise end
+    return end(*args, **kwargs) if callable(end) else end
+
+
+def _in_thread(function: Callable[[], T]) -> T:
+    results, errors, context = list[T](), list[BaseException](), copy_context()
+
+    def run() -> None:
+        try:
+            results.append(context.run(function))
+        except BaseException as error:  # noqa: BLE001 - raised again by the test's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _comparable(end: turn.TurnEnd) -> Any:
+    if isinstance(end, turn.TurnRaised):
+        return {"error": [type(end.error).__qualname__, str(end.error)]}
+    what: Any = end.suspension if isinstance(end, turn.TurnSuspended) else end.value
+    plain = {"requests": end.requests, "end": what, "cancels": end.cancels}
+    return to_jsonable_python(plain, fallback=repr)
+
+
+def _difference(one: Any, other: Any, path: str = "") -> str | None:
+    """The first field that differs, with both of its values."""
+    if one == other:
+        return None
+    if is_array(one) and is_array(other):
+        return _difference(
+            {str(n): of for n, of in enumerate(one)}, {str(n): of for n, of in enumerate(other)}, path
+        )
+    if is_object(one) and is_object(other) and one.keys() == other.keys():
+        return next(found for key in one if (found := _difference(one[key], other[key], f"{path}.{key}")))
+    return f"{path[1:] or 'another end'}: {one!r:.200}, and then {other!r:.200}"
+
+
+def _open_calls(suspensions: list[Suspension | None], journal: Journal) -> list[Call]:
+    known = [one for one in suspensions if one is not None]
+    answers = [answer for one in journal.turns for answer in one.answers]
+    answers += [answer for one in known for answer in one.answers]
+    ended = {answer.call_id for answer in answers} | {closed for one in known for closed in one.closed}
+    calls = (call for one in known for call in one.calls if call.kind is not CallKind.MARKER)
+    return [call for call in calls if call.call_id not in ended]
+
+
+def _waits(suspensions: list[Suspension | None], journal: Journal) -> tuple[str, ...]:
+    waits = [f"{call.kind} {call.name}" for call in _open_calls(suspensions, journal)]
+    if (last := suspensions[-1]) is not None and last.wake_at is not None:
+        waits.append(f"time {last.wake_at.isoformat()}")
+    return tuple(waits)

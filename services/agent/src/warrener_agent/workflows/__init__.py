@@ -1,0 +1,1 @@
+"""Workflows: jobs whose handlers wait for other jobs, turn by turn."""

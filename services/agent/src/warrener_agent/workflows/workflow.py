@@ -1,0 +1,459 @@
+"""The API of a workflow's body: calls, waits, and what is the same in every turn."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial, wraps
+from itertools import islice
+from random import Random
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from uuid import UUID, uuid5
+
+from pydantic import ValidationError
+
+from warrener_agent.context import ChildJobSpec, JobContext
+from warrener_agent.workflows import targets
+from warrener_agent.workflows.calls import CallFuture, CallSpec, CallTable
+from warrener_agent.workflows.failures import BadCall, ChildJobFailed, WorkflowError
+from warrener_agent.workflows.loop import FlowLoop, caller_line
+from warrener_agent.workflows.targets import JobType
+from warrener_contracts.events import CallKind, ErrorInfo, ErrorKind, JobRequestedData, UndoRequest
+from warrener_contracts.fields import parse_duration
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.state_machine import JobState
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+Named = TypeVar("Named")
+
+MAX_ITEMS = 1_900
+MAX_SIGNAL_NAME = MAX_CHANGE_NAME = 100
+
+_log = logging.getLogger("warrener.workflow")
+
+
+def _refusing(method: Callable[P, R]) -> Callable[P, R]:
+    """Make BadCall, with the line of the body, of the errors that a method has for its arguments."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except WorkflowError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise BadCall(f"{error}; at {caller_line()}") from error
+
+    return call
+
+
+@dataclass(frozen=True)
+class MapFailure:
+    """An item of a map without a result; `key` is its number as text unless the map has keys."""
+
+    index: int
+    key: str
+    error: ChildJobFailed
+
+
+@dataclass(frozen=True)
+class MapResult(Generic[R]):
+    """The ends of all children of a map; `results` has one for each item, None for a `failed` one."""
+
+    succeeded: int
+    failed: tuple[MapFailure, ...]
+    results: list[R | None]
+
+
+@dataclass(frozen=True)
+class _Options:
+    key: str | None = None
+    queue: str | None = None
+    delay: timedelta | None = None
+    policy: PolicyOverrides | None = None
+    detach: bool = False
+    result: Any = Any
+    undo: UndoRequest | None = None
+
+
+class Caller(Generic[Named]):
+    """Makes calls under some options. `Named` is the result of a job that is called by its name."""
+
+    def __init__(self, calls: CallTable, options: _Options) -> None:
+        self._calls, self._options = calls, options
+
+    @overload
+    def call(
+        self, target: Callable[Concatenate[JobContext, P], Awaitable[R]], *args: P.args, **kwargs: P.kwargs
+    ) -> CallFuture[R]: ...
+    @overload
+    def call(
+        self, target: "Callable[Concatenate[Workflow, P], Awaitable[R]]", *args: P.args, **kwargs: P.kwargs
+    ) -> CallFuture[R]: ...
+    @overload
+    def call(self, target: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> CallFuture[R]: ...
+    @overload
+    def call(
+        self, target: Callable[Concatenate[JobContext, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> CallFuture[R]: ...
+    @overload
+    def call(self, target: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> CallFuture[R]: ...
+    @overload
+    def call(self, target: JobType[P, R], *args: P.args, **kwargs: P.kwargs) -> CallFuture[R]: ...
+    @overload
+    def call(self, target: str, arguments: Mapping[str, Any] = ..., /) -> CallFuture[Named]: ...
+
+    @_refusing
+    def call(self, target: Any, *args: Any, **kwargs: Any) -> CallFuture[Any]:
+        """Call a child job: a handler of this code base, a JobType, or a job type by its name.
+
+        Returns at once; the job is requested when the turn ends. To await it returns the job's result, or
+        raises ChildJobFailed. A cancelled call cancels its job.
+
+        Raises BadCall for arguments that do not fit.
+        """
+        return self._call(targets.read_target(target, args, kwargs, self._options.result), self._options)
+
+    @overload
+    def step(
+        self, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
+    ) -> CallFuture[R]: ...
+    @overload
+    def step(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> CallFuture[R]: ...
+
+    @_refusing
+    def step(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> CallFuture[Any]:
+        """Run a function outside of the workflow: the only way to a socket, a file or another thread.
+
+        A coroutine runs in the agent's event loop, a plain function in a thread, when the turn ends. Its
+        result is recorded, and read from the journal from then on. Raises StepFailed if it raised.
+        """
+        self._refuse_options("a step", "queue", "delay", "policy", "detach", "result", "undo")
+        targets.check_parameters(function, args, kwargs)
+        write, decode = targets.step_types(function)
+        return self._calls.make(
+            CallSpec(
+                kind=CallKind.STEP,
+                name=targets.name_of(function),
+                key=self._options.key,
+                arguments=targets.to_plain([args, kwargs], fallback=lambda value: type(value).__qualname__),
+                decode=decode,
+                function=partial(function, *args, **kwargs),
+                write=write,
+            )
+        )
+
+    @overload
+    async def map(
+        self,
+        target: Callable[..., Awaitable[R]],
+        items: Iterable[T],
+        *,
+        key: Callable[[T], object] | None = ...,
+        in_flight: int = ...,
+    ) -> MapResult[R]: ...
+    @overload
+    async def map(
+        self,
+        target: Callable[..., R] | JobType[..., R],
+        items: Iterable[T],
+        *,
+        key: Callable[[T], object] | None = ...,
+        in_flight: int = ...,
+    ) -> MapResult[R]: ...
+    @overload
+    async def map(
+        self,
+        target: str,
+        items: Iterable[T],
+        *,
+        key: Callable[[T], object] | None = ...,
+        in_flight: int = ...,
+    ) -> MapResult[Named]: ...
+
+    async def map(
+        self,
+        target: Any,
+        items: Iterable[Any],
+        *,
+        key: Callable[[Any], object] | None = None,
+        in_flight: int = 50,
+    ) -> MapResult[Any]:
+        """Call a job for each item, `in_flight` at once, and wait for the end of all.
+
+        An item is the arguments of its job (a mapping), or the value of the only parameter. `key` names an
+        item, so that its job stays its own if the order of the items changes. Never raises for a child: its
+        result of another type is a failure too. Raises BadCall before the first job for an item that does not
+        fit, for a key that two items have, and for more than 1,900 items: give them to child workflows in
+        parts.
+        """
+        given = list(islice(items, MAX_ITEMS + 1))
+        if len(given) > MAX_ITEMS:
+            count = len(items) if isinstance(items, Sized) else "more"
+            what = f"expected at most {MAX_ITEMS} items of a map, got {count} at {caller_line()}"
+            raise BadCall(f"{what}: give child workflows parts of them")
+        keys = [str(number if key is None else key(item)) for number, item in enumerate(given)]
+        reads = self._read_items(target, given, keys)
+        name = self._calls.ordinal("map")
+
+        def call(number: int) -> CallFuture[Any]:
+            return self._call(reads[number], replace(self._options, key=f"{name}/{keys[number]}"))
+
+        return await run_calls(keys, call, in_flight)
+
+    @overload
+    def options(
+        self,
+        *,
+        key: str | None = ...,
+        queue: str | None = ...,
+        delay: timedelta | float | str | None = ...,
+        policy: PolicyOverrides | None = ...,
+        detach: bool | None = ...,
+        result: type[T],
+    ) -> "Caller[T]": ...
+    @overload
+    def options(
+        self,
+        *,
+        key: str | None = ...,
+        queue: str | None = ...,
+        delay: timedelta | float | str | None = ...,
+        policy: PolicyOverrides | None = ...,
+        detach: bool | None = ...,
+    ) -> "Caller[Named]": ...
+
+    @_refusing
+    def options(
+        self,
+        *,
+        key: str | None = None,
+        queue: str | None = None,
+        delay: timedelta | float | str | None = None,
+        policy: PolicyOverrides | None = None,
+        detach: bool | None = None,
+        result: Any = None,
+    ) -> "Caller[Any]":
+        """Set options of the call that follows: flow.options(key="first", queue="slow").call(...).
+
+        - `key`: identifies the call, in whichever task it is made. Else its task and order do.
+        - `queue`, `delay`, `policy`: as in a request.
+        - `detach`: the child job goes on when the workflow ends (default: it is cancelled then).
+        - `result`: the type of the result of a job that is called by its name.
+        """
+        before = self._options
+        return Caller(
+            self._calls,
+            replace(
+                before,
+                key=before.key if key is None else key,
+                queue=before.queue if queue is None else queue,
+                delay=before.delay if delay is None else parse_duration(delay),
+                policy=before.policy if policy is None else policy,
+                detach=before.detach if detach is None else detach,
+                result=before.result if result is None else result,
+            ),
+        )
+
+    @overload
+    def undo(
+        self, target: Callable[Concatenate[JobContext, P], object], *args: P.args, **kwargs: P.kwargs
+    ) -> "Caller[Named]": ...
+    @overload
+    def undo(self, target: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> "Caller[Named]": ...
+    @overload
+    def undo(self, target: JobType[P, Any], *args: P.args, **kwargs: P.kwargs) -> "Caller[Named]": ...
+    @overload
+    def undo(self, target: str, arguments: Mapping[str, Any] = ..., /) -> "Caller[Named]": ...
+
+    @_refusing
+    def undo(self, target: Any, *args: Any, **kwargs: Any) -> "Caller[Any]":
+        """Set the job that undoes the call that follows: flow.undo(release, order=1).call(reserve, order=1).
+
+        If the workflow raises, is cancelled or expires, the undos of its calls run, the newest call first.
+        """
+        read = targets.read_target(target, args, kwargs)
+        undo = UndoRequest(job_type=read.job_type, arguments=read.arguments)
+        return Caller(self._calls, replace(self._options, undo=undo))
+
+    def _refuse_options(self, what: str, *names: str) -> None:
+        """Raise BadCall for options that would have no effect."""
+        before = _Options()
+        if given := [name for name in names if getattr(self._options, name) != getattr(before, name)]:
+            raise BadCall(f"expected no {', '.join(given)} for {what}, got it at {caller_line()}")
+
+    @_refusing
+    def _read_items(self, target: Any, items: Sequence[Any], keys: Sequence[str]) -> list[targets.Target]:
+        self._refuse_options("a map", "key", "undo")
+        reads = list[targets.Target]()
+        for number, (one, item) in enumerate(zip(keys, items, strict=True)):
+            try:
+                args, kwargs = targets.spread(target, item)
+                reads.append(targets.read_target(target, args, kwargs, self._options.result))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"item {number} (key {one!r}) of a map, {item!r:.200}: {error}") from error
+        return reads
+
+    def _call(self, target: targets.Target, options: _Options) -> CallFuture[Any]:
+        try:
+            request = JobRequestedData(
+                job_type=target.job_type,
+                arguments=target.arguments,
+                queue=options.queue,
+                delay=options.delay,
+                policy=options.policy,
+            )
+        except ValidationError as error:
+            raise ValueError(f"expected a request that can be made: {targets.lines_of(error)}") from error
+        return self._calls.make(
+            CallSpec(
+                kind=CallKind.JOB,
+                name=target.job_type,
+                key=options.key,
+                arguments=target.arguments,
+                decode=target.decode,
+                request=lambda call_id: ChildJobSpec(
+                    request.job_type,
+                    request.arguments,
+                    call_id,
+                    request.queue,
+                    None if request.delay is None else request.delay.total_seconds(),
+                    request.policy,
+                    options.detach,
+                ),
+                undo=options.undo,
+                detached=options.detach,
+            )
+        )
+
+
+async def run_calls(
+    keys: Sequence[str], call: Callable[[int], CallFuture[R]], in_flight: int
+) -> MapResult[R]:
+    """Make the calls of these keys by their numbers, `in_flight` at once, and wait for the end of all.
+
+    Never raises for a child.
+    """
+    if in_flight < 1:
+        raise BadCall(f"expected 1 or more in flight, got {in_flight} at {caller_line()}")
+    if twice := [one for one, times in Counter(keys).items() if times > 1]:
+        raise BadCall(f"expected a key for each call of a map, got {twice[0]!r} twice at {caller_line()}")
+    room, calls = asyncio.Semaphore(in_flight), list[CallFuture[R]]()
+    try:
+        for number in range(len(keys)):
+            await room.acquire()
+            calls.append(call(number))
+            if number == 0:
+                calls[0].reserve(len(keys))
+            calls[-1].add_done_callback(lambda _: room.release())
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    except BaseException:
+        for one in calls:
+            one.cancel()
+        raise
+    failed, results = list[MapFailure](), list[R | None]()
+    for index, (key, end) in enumerate(zip(keys, ends, strict=True)):
+        results.append(None if isinstance(end, BaseException) else end)
+        if isinstance(end, ChildJobFailed):
+            failed.append(MapFailure(index, key, end))
+        elif isinstance(end, Exception):  # a result of another type
+            error = ErrorInfo(kind=ErrorKind.ERROR, type=type(end).__qualname__, message=str(end))
+            failure = ChildJobFailed(JobState.SUCCEEDED, error, calls[index].call)
+            failed.append(MapFailure(index, key, failure))
+        elif isinstance(end, BaseException):
+            raise end
+    return MapResult(len(results) - len(failed), tuple(failed), results)
+
+
+class Workflow(Caller[Any]):
+    """The running workflow; the parameter of its body that is annotated with this class receives it.
+
+    The body runs again in every turn, from its beginning through the answers that its calls were given. So it
+    does nothing outside but by calls, and `finally` blocks run in every turn (`leaving` is True then).
+    """
+
+    def __init__(self, loop: FlowLoop, calls: CallTable, job_id: UUID, deadline: datetime | None) -> None:
+        super().__init__(calls, _Options())
+        self._loop, self._job_id, self._deadline = loop, job_id, deadline
+        self.log = _FlowLog(self)
+        """Log lines that are left out when the body only repeats what it has done."""
+
+    @property
+    def job_id(self) -> UUID:
+        return self._job_id
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the job expires; None if never."""
+        return self._deadline
+
+    @property
+    def is_replaying(self) -> bool:
+        """True if the body repeats what an earlier turn has done."""
+        return not self._calls.is_live
+
+    @property
+    def leaving(self) -> bool:
+        """True if the turn is over: the body is not, it goes on in the next one."""
+        return self._calls.leaving
+
+    @_refusing
+    def changed(self, name: str) -> bool:
+        """True if this job takes the new way of a change, False if it came past here before the change.
+
+        if flow.changed("weigh first"): the new way; else: the old one. So a release reaches running jobs. The
+        answer holds for the name in all of the body, in this turn and in each later one.
+        """
+        if not 1 <= len(name) <= MAX_CHANGE_NAME:
+            raise ValueError(f"expected a name of 1 to {MAX_CHANGE_NAME} characters, got {name!r:.300}")
+        return self._calls.changed(name)
+
+    def now(self) -> datetime:
+        """The time of the answer that the body was given last; before the first one, that at which its first
+        turn began. Another attempt of the first turn begins later."""
+        return self._loop.now
+
+    def uuid(self) -> UUID:
+        """A UUID: the same in every turn, another one in each call."""
+        return uuid5(self._job_id, self._calls.ordinal("uuid"))
+
+    def random(self) -> float:
+        """A number in [0, 1): the same in every turn, another one in each call."""
+        return Random(f"{self._job_id}/{self._calls.ordinal('random')}").random()  # noqa: S311 - no secret
+
+    async def sleep(self, duration: timedelta | float | str) -> None:
+        """Wait for seconds, a timedelta, or such as "90s", "3d". It may last for months."""
+        await asyncio.sleep(_refusing(parse_duration)(duration).total_seconds())
+
+    async def until(self, moment: datetime) -> None:
+        """Wait until a time. Raises BadCall for one without a zone."""
+        if getattr(moment, "tzinfo", None) is None:
+            raise BadCall(f"expected a time with its zone, got {moment!r} at {caller_line()}")
+        await asyncio.sleep((moment - self._loop.now).total_seconds())
+
+    @overload
+    def receive(self, name: str) -> CallFuture[Any]: ...
+    @overload
+    def receive(self, name: str, type: type[T]) -> CallFuture[T]: ...
+
+    @_refusing
+    def receive(self, name: str, type: Any = Any) -> CallFuture[Any]:  # noqa: A002 - reads best
+        """Receive the next signal of a name. One that comes early is stored; a timeout loses none. One that
+        does not fit `type` is set aside with a warning, and the wait goes on."""
+        if not 1 <= len(name) <= MAX_SIGNAL_NAME:
+            raise ValueError(f"expected a name of 1 to {MAX_SIGNAL_NAME} characters, got {name!r:.200}")
+        return self._calls.make(CallSpec(kind=CallKind.SIGNAL, name=name, decode=targets.reader(type)))
+
+
+class _FlowLog(logging.LoggerAdapter[logging.Logger]):
+    def __init__(self, flow: Workflow) -> None:
+        super().__init__(_log, {})
+        self._flow = flow
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's
+        silent = self._flow.is_replaying or self._flow.leaving
+        return not silent and super().isEnabledFor(level)
