@@ -12,6 +12,7 @@ from tests.store_rows import queued_job, succeeded
 from warrener_contracts import topology
 from warrener_contracts.codec import MAX_DECODE_FAILURES
 from warrener_contracts.events import JobCancelRequested, JobDeduplicated, JobFinished, JobRejected, Reason
+from warrener_contracts.identity import child_source, undo_source
 from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
@@ -22,7 +23,7 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.dispatch import CongestedQueues
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.jobs.rows import JobRow
-from warrener_store.jobs.views import CancelledTree
+from warrener_store.jobs.views import END_REASON, CancelledTree
 from warrener_store.memory import MemoryStore
 
 WHY = "with the tree of 1: wrong file"
@@ -332,6 +333,32 @@ class TestCancelledTrees:
             assert self._cancelled(stage) == [(job_id(2), WHY, True)] * times
         assert job_id(2) not in {event.data.job_id for event in stage.dispatched()}
 
+    async def test_a_job_that_undoes_a_call_of_the_tree_is_spared(self, stage: Stage) -> None:
+        undo = request(2, parent_id=job_id(1)).model_copy(update={"source": undo_source(job_id(1))})
+        await stage.send_requests(undo)
+        assert self._cancelled(stage) == []
+        assert stage.job_ids() == [job_id(1), job_id(2)]
+
+    async def test_the_end_of_a_workflow_cancels_what_its_handler_requests_and_no_detached_one(
+        self, stage: Stage
+    ) -> None:
+        await stage.send_requests(request(9))
+        why = f"{END_REASON}{job_id(9)} ends: too late"
+        end = CancelledTree(job_id=job_id(9), reason=why, cancelled_at=stage.clock.now())
+        await stage.store.mark_cancelled([end])
+        child, detached, compensation = (request(number, parent_id=job_id(9)) for number in (2, 3, 4))
+        child = child.model_copy(update={"source": child_source(job_id(9))})
+        detached = detached.model_copy(update={"source": child_source(job_id(9), detached=True)})
+        await stage.send_requests(child, detached, compensation)
+        assert self._cancelled(stage) == [(job_id(2), why, True)]
+        assert {job_id(3), job_id(4)} <= set(stage.job_ids())
+
+    async def test_a_cancelled_tree_takes_detached_child_jobs_with_it(self, stage: Stage) -> None:
+        detached = request(2, parent_id=job_id(1))
+        detached = detached.model_copy(update={"source": child_source(job_id(1), detached=True)})
+        await stage.send_requests(detached)
+        assert self._cancelled(stage) == [(job_id(2), WHY, True)]
+
     async def test_a_batch_without_child_jobs_costs_no_other_query(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -341,6 +368,39 @@ class TestCancelledTrees:
         monkeypatch.setattr(stage.store, "cancelled_among", never)
         await stage.send_requests(request(2), request(3))
         assert len(stage.dispatched()) == 3
+
+
+class TestRejectedChildJobs:
+    """A workflow waits for an end of each job that it has requested, also of one that never began."""
+
+    @pytest.fixture(autouse=True)
+    async def suspended_parent(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        fields: dict[str, Any] = {"job_id": job_id(1), "updated_at": now, "wake_at": now + timedelta(hours=1)}
+        await stage.store.insert_jobs([queued_job(state=JobState.SUSPENDED, suspensions=1, **fields)])
+
+    async def test_its_rejection_is_its_end_and_wakes_the_parent(self, stage: Stage) -> None:
+        for _ in range(2):  # as after a crash
+            await stage.send_requests(request(2, arguments={"path": 7}, parent_id=job_id(1), reply_to="me"))
+        row = await _row(stage, 2)
+        assert (row.state, row.attempt, row.parent_id) == (JobState.DEAD, 0, job_id(1))
+        assert row.error is not None
+        assert (row.error.type, row.error.message) == ("Rejected", "arguments.path: expected string, got 7")
+        assert (await _row(stage)).wake_at == stage.clock.now() - timedelta(seconds=2)
+        assert [type(event) for event in stage.answers("me")] == [JobRejected] * 2
+
+    async def test_one_of_an_unknown_job_type_waits_for_an_agent(self, stage: Stage) -> None:
+        await stage.send_requests(request(2, job_type="cards.charge", parent_id=job_id(1)))
+        assert not await stage.store.jobs_by_id([job_id(2)])
+
+    async def test_a_job_that_is_there_stays(self, stage: Stage) -> None:
+        await stage.send_requests(request(2, parent_id=job_id(1)))
+        await stage.send_requests(request(2, arguments={"path": "b.csv"}, parent_id=job_id(1)))
+        assert (await _row(stage, 2)).state is JobState.QUEUED
+
+    async def test_a_request_without_a_parent_leaves_nothing(self, stage: Stage) -> None:
+        await stage.send_requests(request(2, arguments={"path": 7}))
+        assert not await stage.store.jobs_by_id([job_id(2)])
 
 
 async def test_2_a_queue_that_refuses_for_some_time_is_named_until_it_takes_a_job() -> None:

@@ -10,6 +10,7 @@ from tests import store_rows
 from tests.captured_service import CapturedService
 
 from warrener_contracts import events, topology
+from warrener_contracts.identity import child_job_id
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_contracts.topology import Binding, Queue
@@ -55,6 +56,13 @@ def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> event
     fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "recorded_attempt": attempt}
     fields["result"] = result
     return _report(events.AttemptSucceeded, attempt, job_id=job_id, **fields)
+
+
+def suspended(attempt: int = 1, *calls: events.Call, **fields: Any) -> events.AttemptSuspended:
+    """A turn that has called these, with further fields of its suspension."""
+    suspension = events.Suspension(calls=calls, **fields)
+    times: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW}
+    return _report(events.AttemptSuspended, attempt, **times, suspension=suspension)
 
 
 def failed(
@@ -111,6 +119,7 @@ def deadline() -> events.JobDeadlinePassed:
 OF_SIGNAL: Mapping[Signal, Callable[[int], events.Event[Any]]] = {
     Signal.ALIVE: started,
     Signal.SUCCEEDED: succeeded,
+    Signal.SUSPENDED: suspended,
     Signal.FAILED: failed,
     Signal.SNOOZED: snoozed,
     Signal.STOPPED: stopped,
@@ -205,9 +214,37 @@ def heartbeat(*running: tuple[Any, int], agent: str = "agent-1", number: int = 1
     return events.AgentHeartbeat(id=f"beat-{agent}-{number}", source=agent, data=data)
 
 
+# -- workflows ---------------------------------------------------------------------------------------------
+
+
+def call(call_id: str, **fields: Any) -> events.Call:
+    """A call of a job of this name; what undoes it has the name with `undo.` before it."""
+    undo = fields.pop("undo", False)
+    plain: dict[str, Any] = {
+        "kind": events.CallKind.JOB,
+        "name": f"shop.{call_id}",
+        "job_id": child_job_id(JOB, call_id),
+        "undo": {"job_type": f"undo.{call_id}", "arguments": {"of": call_id}} if undo else None,
+    }
+    return events.Call.model_validate({"call_id": call_id, **plain, **fields})
+
+
+def signal_call(call_id: str, name: str = "packed") -> events.Call:
+    return events.Call(call_id=call_id, kind=events.CallKind.SIGNAL, name=name)
+
+
+def child(call_id: str, state: JobState = JobState.RUNNING, **changes: Any) -> JobRow:
+    """The job of a call."""
+    of: dict[str, Any] = {"job_id": child_job_id(JOB, call_id), "job_type": f"shop.{call_id}"}
+    if state is JobState.RUNNING:
+        of |= {"lease_until": FRESH, "wake_at": FRESH}
+    return make(state, **({**of, "parent_id": JOB} | changes))
+
+
 _RECORDING_QUEUES = (
     Queue("ear.events", (Binding(topology.EVENTS, "#"),)),
     Queue("ear.control", (Binding(topology.CONTROL, "#"),)),
+    Queue("ear.requests", (Binding(topology.REQUESTS, "#"),)),
     Queue("ear.status", (Binding(topology.STATUS, "#"),)),
     Queue("ear.attempts", (Binding(topology.DISPATCH, "default.#"), Binding(topology.RETURN, "*.default.#"))),
 )
@@ -238,8 +275,8 @@ class SupervisorHarness(CapturedService):
         await self.store.insert_jobs(rows)
         await self.start()
 
-    async def row(self) -> JobRow:
-        return (await self.store.jobs_by_id([JOB]))[JOB]
+    async def row(self, job_id: UUID = JOB) -> JobRow:
+        return (await self.store.jobs_by_id([job_id]))[job_id]
 
     def all_of(self, kind: type[E]) -> list[E]:
         """The events of this kind that were published to subscribers, to agents or to the judge."""
@@ -249,6 +286,11 @@ class SupervisorHarness(CapturedService):
     def addresses(self, exchange: str) -> list[str]:
         """The routing keys of what was published there."""
         return [delivery.routing_key for delivery in self.received.get(exchange, [])]
+
+    def requested(self) -> list[events.JobRequested]:
+        """The jobs that were requested, each once."""
+        found = [one for one in self.published(topology.REQUESTS) if isinstance(one, events.JobRequested)]
+        return list({one.id: one for one in found}.values())
 
     def dispatched(self) -> list[events.AttemptDispatched]:
         """What reached the agents' queue, straight or by a delay queue."""

@@ -8,11 +8,12 @@ import pytest
 from services.supervisor.tests import stage
 
 from warrener_contracts import topology
-from warrener_contracts.events import AgentHeartbeat, AttemptCancelData, AttemptsCheckedData
+from warrener_contracts.events import AgentHeartbeat, AttemptCancelData, AttemptsCheckedData, HeartbeatAttempt
 from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.telemetry import names, to_nanoseconds
+from warrener_store.jobs.rows import evolve
 from warrener_store.jobs.views import RunningAttemptRow
 from warrener_supervisor.decisions import heartbeat_diff
 from warrener_supervisor.decisions.context import Timings
@@ -119,6 +120,18 @@ def test_an_earlier_attempt_goes_on_until_a_later_one_runs_and_what_is_over_is_t
     assert found(JobState.RUNNING) == (True, True, False)
     for state in (JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD):
         assert found(state)[2]
+
+
+def test_a_turn_that_is_over_begins_by_no_heartbeat_and_one_of_a_workflow_that_ends_is_to_stop() -> None:
+    waits = stage.make(JobState.SUSPENDED, suspensions=1)
+    ends = evolve(waits, ending=JobState.EXPIRED)
+    held = HeartbeatAttempt(job_id=stage.JOB, attempt=1, held=True)
+    for row, unwanted in ((waits, False), (ends, True)):
+        assert heartbeat_diff.classify_discrepancy(row, FIRST, "agent-1", stage.NOW) == (
+            heartbeat_diff.Discrepancy(unwanted=unwanted)
+        )
+        checked = heartbeat_diff.checked_event("agent-1", [held], {stage.JOB: row}, stage.NOW).data
+        assert (checked.may_start, checked.ended) == ((), (stage.JOB,) if unwanted else ())
 
 
 RULES = Timings()

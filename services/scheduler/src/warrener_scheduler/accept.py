@@ -15,7 +15,7 @@ from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent, format_reason_counts
 from warrener_contracts.events import JobRequested, Reason
-from warrener_contracts.identity import schedule_from_source
+from warrener_contracts.identity import UNDO_SOURCE, child_source, schedule_from_source
 from warrener_contracts.messages import Message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH
@@ -101,6 +101,7 @@ class RequestAcceptor:
         ]
         if rejected:
             await self._rejected_ticks.record(rejected)
+        await self._end_rejected(events, outcomes, now)
         watched = await self._add_watchers(events, outcomes)
         rows = [
             outcome.row if isinstance(outcome, admission.Duplicate) else outcome
@@ -176,6 +177,24 @@ class RequestAcceptor:
             # One by one, so that a single bad row cannot fail the batch.
             return [result for row in rows for result in await self._insert([row])]
 
+    async def _end_rejected(
+        self, events: Sequence[JobRequested], outcomes: Sequence[AdmissionResult], now: datetime
+    ) -> None:
+        """Leave an ended row of each rejected child job, and wake its parent. A job that is there stays.
+
+        A request of an unknown job type is parked until an agent announces that.
+        """
+        rows = [
+            admission.rejected_row(event, outcome, now)
+            for event, outcome in zip(events, outcomes, strict=True)
+            if isinstance(outcome, admission.Rejected)
+            and event.data.parent_id is not None
+            and outcome.reason is not Reason.UNKNOWN_JOB_TYPE
+        ]
+        if rows:
+            await self._insert(rows)
+            await self._store.wake_suspended({row.parent_id for row in rows if row.parent_id}, now)
+
     # -- results that are there already --------------------------------------------------------------------
 
     async def _add_watchers(
@@ -197,16 +216,26 @@ class RequestAcceptor:
         return await self._store.jobs_by_id({job_id for job_id, _ in wanted} - live)
 
     async def _find_cancelled(self, rows: Sequence[JobRow]) -> Mapping[UUID, str]:
-        """Return which of these jobs belong to a cancelled tree, and why. Only child jobs cost a query.
+        """Return which of these jobs belong to a cancelled tree, and why; none that undoes a call. The end of
+        a workflow cancels what its handler has requested: a detached child job, or one that compensates, goes
+        on. Only child jobs cost a query.
 
         The jobs must be in the store already: a cancel of a tree looks for child jobs after it has marked the
         tree, so that either side finds the other.
         """
-        parents = {row.job_id: row.parent_id for row in rows if row.parent_id and not row.state.terminal}
-        if not parents:
+        children = [
+            (row, row.parent_id)
+            for row in rows
+            if row.parent_id and not row.state.terminal and not row.source.startswith(UNDO_SOURCE)
+        ]
+        if not children:
             return {}
-        trees = await self._store.cancelled_among(set(parents.values()))
-        return {job_id: trees[parent].reason for job_id, parent in parents.items() if parent in trees}
+        trees = await self._store.cancelled_among({parent for _, parent in children})
+        return {
+            row.job_id: tree.reason
+            for row, parent in children
+            if (tree := trees.get(parent)) and (not tree.is_of_end or row.source == child_source(parent))
+        }
 
 
 class RejectedTicks:
@@ -301,7 +330,9 @@ def _resolve(
     if isinstance(found, Inserted):
         return found.row if found.new else admission.classify_duplicate(event, found.row)
     row = earlier.get(admission.job_id_for(event))
-    return found if row is None else admission.classify_duplicate(event, row)
+    if row is None or admission.was_rejected(row):
+        return found
+    return admission.classify_duplicate(event, row)
 
 
 class _Requested(NamedTuple):

@@ -13,6 +13,7 @@ from tests.conformance.test_schedules import tick
 from tests.store_rows import after, agent_row, died, parked_message, queued_job, running_job, succeeded
 from tests.store_rows import raised_incident as raised
 
+from warrener_contracts.events import Answer
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.settings import SettingsError, load
@@ -24,6 +25,7 @@ from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.memory import MemoryStore
 from warrener_store.parked.rows import ParkedFilter
+from warrener_store.workflows.rows import SignalRow, TurnRow
 
 DAY = timedelta(days=1)
 
@@ -139,6 +141,25 @@ async def test_12_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_no
     assert [one["parked_id"] for one in parked] == ["p"]
     assert [one["job_id"] for one in deleted] == [str(one.job_id) for one in ticks[:2]]
     assert (deleted[0]["schedule"], deleted[0]["status"]) == ("hourly", "fired")
+
+
+async def test_a_workflow_is_exported_with_its_turns_and_its_signals_go_by_age(
+    scene: Scene, tmp_path: Path
+) -> None:
+    (job_id,) = await scene.end(running_job())
+    await scene.store.keep_answers([TurnRow(job_id=job_id, attempt=1, answers=(Answer(at=after(9)),))])
+    sent = SignalRow(job_id=job_id, signal_id="s1", name="packed", data=None, received_at=after(1))
+    early = replace(sent, job_id=uuid4())
+    await scene.store.keep_signals(
+        [sent, early, replace(early, signal_id="s2", received_at=after(99 * 86_400))]
+    )
+    await scene.clock.advance(100 * 86_400.0)
+    await scene.pruner(scheduler_export_folder=tmp_path).run_once()
+    file = tmp_path / f"jobs-{scene.clock.now():%Y-%m-%d}.jsonl"
+    (turn,) = json.loads(file.read_text())["turns"]
+    assert turn["answers"][0]["at"].startswith("2026-11-20")
+    left = await scene.store.signals_of({key: ["packed"] for key in (job_id, early.job_id)})
+    assert [[one.signal_id for one in signals] for signals in left.values()] == [["s2"]]
 
 
 async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene) -> None:

@@ -1,6 +1,9 @@
-"""The supervisor's commands: cancels, breakers, incidents and parked messages. One typed function each."""
+"""The supervisor's commands: of jobs, breakers, incidents and parked messages. One typed function each."""
 
 from collections.abc import Sequence
+from datetime import timedelta
+
+from pydantic_core import to_json
 
 from warrener_contracts import events
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
@@ -16,11 +19,15 @@ from warrener_contracts.commands import (
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.topology import SUPERVISOR_COMMANDS
 from warrener_runtime.logs import get_logger
+from warrener_store.jobs.rows import JobRow
+from warrener_store.workflows.rows import MAX_SIGNALS, SignalRow
 from warrener_supervisor import SOURCE
 from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.decisions.workflow_turns import MAX_ANSWER
 from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
+from warrener_supervisor.workflow_turns import TurnMaker
 
 _log = get_logger("commands")
 
@@ -30,6 +37,7 @@ def supervisor_inbox(
     max_events: int,
     *,
     breakers: BreakerMonitor,
+    turns: TurnMaker,
     incidents: IncidentReporter,
     requeuer: ParkedMessageRequeuer,
 ) -> CommandInbox:
@@ -41,6 +49,37 @@ def supervisor_inbox(
         # By the status queue, whose consumer replies. A cancel that overtook a report of success would call
         # a job cancelled whose effects are done.
         return [CommandResult([cancel_behind_reports(event)], is_replied=True) for event, _ in commands]
+
+    async def send_signals(
+        commands: Sequence[ReceivedCommand[events.JobSignalRequested]],
+    ) -> Sequence[CommandResult]:
+        now = ports.clock.now()
+        rows = await ports.store.jobs_by_id({event.data.job_id for event, _ in commands})
+        results = [signal_result(event, rows.get(event.data.job_id)) for event, _ in commands]
+        received = [
+            # a microsecond apart, since workflows receive them in this order
+            SignalRow(
+                job_id=event.data.job_id,
+                signal_id=event.id,
+                name=event.data.name,
+                data=event.data.data,
+                received_at=now + timedelta(microseconds=place),
+            )
+            for place, ((event, _), result) in enumerate(zip(commands, results, strict=True))
+            if result.refusal is None
+        ]
+        refused = {row.signal_id for row in await ports.store.keep_signals(received)}
+        await turns.wake({row.job_id for row in received if row.job_id in rows})
+        too_many = CommandResult(
+            refusal=f"expected at most {MAX_SIGNALS} signals for a workflow, got one more"
+        )
+        return [
+            too_many if event.id in refused else result
+            for (event, _), result in zip(commands, results, strict=True)
+        ]
+
+    async def end_hold(event: events.JobContinueRequested, _: DecodedEvent) -> CommandResult:
+        return await turns.end_hold(event)
 
     async def set_breaker(event: events.BreakerSetRequested, _: DecodedEvent) -> CommandResult:
         refusal = await breakers.apply_command(event)
@@ -72,6 +111,8 @@ def supervisor_inbox(
         SUPERVISOR_COMMANDS.name,
         [
             Command(events.JobCancelRequested, cancel_jobs),
+            Command(events.JobSignalRequested, send_signals),
+            Command(events.JobContinueRequested, one_by_one(end_hold)),
             Command(events.BreakerSetRequested, one_by_one(set_breaker)),
             Command(events.IncidentAcknowledgeRequested, change_incidents),
             Command(events.IncidentSnoozeRequested, change_incidents),
@@ -84,3 +125,17 @@ def supervisor_inbox(
         publish=ports.publish,
         max_events=max_events,
     )
+
+
+def signal_result(event: events.JobSignalRequested, row: JobRow | None) -> CommandResult:
+    """Accept or refuse a signal for the job of `row`; None: no request with its id has come yet."""
+    if (size := len(to_json(event.data.data, inf_nan_mode="null"))) > MAX_ANSWER:
+        return CommandResult(
+            refusal=f"expected data of at most {MAX_ANSWER} bytes of JSON, got {size}: store it elsewhere"
+        )
+    if row is None:
+        return CommandResult(detail="no request with this id has come yet; the signal is stored for it")
+    if (end := row.ending or row.state).terminal:
+        state = f"ends as {end.value}" if row.ending else f"is {end.value}"
+        return CommandResult(refusal=f"expected a workflow that has not ended, got one that {state}")
+    return CARRIED_OUT

@@ -1,28 +1,47 @@
 """Carry out decisions: save rows and checkpoints, publish messages."""
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from warrener_contracts import outbox
-from warrener_contracts.events import AttemptCheckpointed, Checkpoint
+from warrener_contracts.events import AttemptCheckpointed, AttemptSuspended, Checkpoint
 from warrener_contracts.messages import Message
+from warrener_contracts.state_machine import JobState
+from warrener_runtime.backoff import is_outage
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
 from warrener_store.errors import StoreRefused
+from warrener_store.incidents.rows import RaisedIncident
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.jobs.views import CheckpointRow
 from warrener_store.store import StateStore, Store
+from warrener_store.workflows.rows import TurnRow, journal_of
 from warrener_supervisor.decisions.context import JobTransition, Timings
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.missing_dispatches import jobs_per_message
 from warrener_supervisor.decisions.starts import queue_refused_retry
-from warrener_supervisor.notifications import dispatch_message
+from warrener_supervisor.decisions.suspensions import WITHOUT_SUCCESS
+from warrener_supervisor.notifications import FROM_THE_BEGINNING, Resumption, dispatch_message
 from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("act")
+
+JOURNALS_AT_ONCE = 20
+_JOURNAL_BYTES = 8 * 1024 * 1024
+"""Workflows whose turns are read and published together, and the bytes of their journals: one may have some
+MiB."""
+JOURNAL_UNREADABLE = "workflow.journal_unreadable"
+"""The kind of the incident that a workflow waits because its journal cannot be read or written."""
+
+
+class Contended(Exception):
+    """Others changed the same jobs again and again; the batch is repeated after a pause."""
+
+    outage = True  # it ends by itself, and no message is at fault
 
 
 class SupervisorPorts(NamedTuple):
@@ -77,14 +96,80 @@ async def publish_again(ports: SupervisorPorts, rows: Sequence[JobRow], spans: J
     spans.record_waits_until(now, [row for row in rows if row.job_id in applied])
     if not mine:
         return 0, 0
-    checkpoints = await load_checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
+    plain = [row for row in mine if not row.suspensions]
+    resumptions = await load_resumptions(store, plain)
     messages = [
-        dispatch_message(row, now, checkpoints.get(row.job_id))._replace(dispatch_batch=jobs_per_message(row))
-        for row in mine
+        dispatch_message(row, now, resumptions.get(row.job_id, FROM_THE_BEGINNING))._replace(
+            dispatch_batch=jobs_per_message(row)
+        )
+        for row in plain
     ]
     refused = await ports.publish(messages)
     await keep_unpublished(ports, refused)
-    return len(mine), len(refused)
+    return len(mine), len(refused) + await publish_turns(ports, [row for row in mine if row.suspensions])
+
+
+async def publish_turns(ports: SupervisorPorts, rows: Sequence[JobRow]) -> int:
+    """Publish the current attempts of workflows that have suspended, each with its journal as it is stored.
+
+    Returns how many of them their queue refused. One whose journal cannot be published stops no other: the
+    comparison with its queue tries again, less and less often (`redispatch`).
+    """
+    by_id = {row.job_id: row for row in rows}
+    portions = await divide(ports.store, by_id)
+    return sum([await _publish_journals(ports, [by_id[each] for each in some]) for some in portions])
+
+
+async def divide(store: StateStore, job_ids: Collection[UUID]) -> list[list[UUID]]:
+    """Divide workflows into those whose journals may be held at once, in order."""
+    sizes = await store.journal_sizes(job_ids) if len(job_ids) > 1 else {}
+    portions: list[list[UUID]] = []
+    size = 0
+    for job_id in job_ids:
+        size += sizes.get(job_id, 0)
+        if not portions or size > _JOURNAL_BYTES or len(portions[-1]) == JOURNALS_AT_ONCE:
+            portions.append([])
+            size = sizes.get(job_id, 0)
+        portions[-1].append(job_id)
+    return portions
+
+
+async def _publish_journals(ports: SupervisorPorts, rows: Sequence[JobRow]) -> int:
+    try:
+        resumptions, now = await load_resumptions(ports.store, rows), ports.clock.now()
+        messages = [dispatch_message(row, now, resumptions[row.job_id]) for row in rows]
+    except Exception as error:
+        if is_outage(error):
+            raise
+        if len(rows) > 1:
+            return sum([await _publish_journals(ports, [row]) for row in rows])
+        _log.exception(
+            "The journal of a workflow could not be read.",
+            action="dispatch.failed",
+            job_id=str(rows[0].job_id),
+        )
+        await ports.store.escalations.raise_incidents([unreadable_journal(rows[0], error, ports.clock.now())])
+        return 0
+    refused = await ports.publish(messages)
+    await keep_unpublished(ports, refused)
+    return len(refused)
+
+
+def unreadable_journal(row: JobRow, error: Exception, now: datetime) -> RaisedIncident:
+    """Return the incident that a workflow waits because of a bug or a bad value."""
+    text = (
+        f"workflow {row.job_id} stays {row.state.value} with attempt {row.attempt}, because its journal "
+        f"cannot be read or published: {type(error).__name__}: {str(error)[:500]}"
+    )
+    return RaisedIncident(
+        kind=JOURNAL_UNREADABLE,
+        fingerprint=f"{JOURNAL_UNREADABLE}:{row.job_type}"[:200],
+        occurrence=f"{row.job_id}:{row.attempt}",
+        subject=str(row.job_id),
+        job_type=row.job_type,
+        sample={"text": text},
+        raised_at=now,
+    )
 
 
 async def save(store: StateStore, batches: Sequence[JobBatch]) -> tuple[set[UUID], set[UUID]]:
@@ -142,7 +227,63 @@ async def save_checkpoints(store: StateStore, judged: Iterable[JobBatch]) -> Non
         await store.keep_checkpoints(rows)
 
 
-async def load_checkpoints(store: StateStore, job_ids: Collection[UUID]) -> dict[UUID, Checkpoint]:
-    """Load the checkpoints with which the next attempts of these jobs begin."""
-    found = await store.checkpoints_of(job_ids) if job_ids else {}
-    return {job_id: Checkpoint(number=row.number, state=row.state) for job_id, row in found.items()}
+async def load_resumptions(store: StateStore, rows: Iterable[JobRow]) -> dict[UUID, Resumption]:
+    """Load the checkpoints and journals with which the current attempts of these jobs begin, unless they are
+    the first ones."""
+    later = {row.job_id: row for row in rows if row.attempt > 1}
+    checkpoints = await store.checkpoints_of(later) if later else {}
+    turns = await store.turns_of([job_id for job_id, row in later.items() if row.suspensions])
+    return {
+        job_id: Resumption(
+            Checkpoint(number=found.number, state=found.state)
+            if (found := checkpoints.get(job_id))
+            else None,
+            journal_of(turns[job_id]) if job_id in turns else None,
+        )
+        for job_id in later
+    }
+
+
+async def keep_suspensions(store: StateStore, batches: Iterable[JobBatch], now: datetime) -> set[UUID]:
+    """Store the suspensions of turns whose jobs are suspended with them, and of turns that are reported after
+    an end, to be undone; return the jobs for which the store refuses that.
+
+    Call it after `save`, also for a repeat: the supervisor that saved may have died before. The calls of
+    another attempt are no part of the journal.
+    """
+    rows = [
+        TurnRow(
+            job_id=batch.row.job_id,
+            attempt=entry.event.data.attempt,
+            suspension=entry.event.data.suspension,
+            suspended_at=now,
+        )
+        for batch in batches
+        for entry, _ in batch.decisions
+        if isinstance(entry.event, AttemptSuspended)
+        and (
+            batch.row.state in WITHOUT_SUCCESS
+            or (batch.row.state is JobState.SUSPENDED and entry.event.data.attempt == batch.row.attempt)
+        )
+    ]
+    if not rows:
+        return set()
+    try:
+        await store.keep_suspensions(rows)
+    except StoreRefused:
+        return {row.job_id for row in rows if not await _keep_suspension(store, row)}
+    return set()
+
+
+async def _keep_suspension(store: StateStore, row: TurnRow) -> bool:
+    """Store one suspension, so that a bad one cannot fail the batch; False if it is refused."""
+    try:
+        await store.keep_suspensions([row])
+    except StoreRefused:
+        _log.exception(
+            "The store refused a suspension, which was parked: its workflow waits for it.",
+            action="suspension.refused",
+            job_id=str(row.job_id),
+        )
+        return False
+    return True

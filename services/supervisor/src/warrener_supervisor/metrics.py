@@ -31,6 +31,7 @@ from warrener_runtime.telemetry.metric_names import (
     PARKED,
     QUEUE_CONSUMERS,
     QUEUE_MESSAGES,
+    WORKFLOW_TURNS,
 )
 from warrener_runtime.telemetry.metrics import LabelValues, Metrics
 from warrener_store.errors import StoreUnavailable
@@ -54,6 +55,7 @@ class SupervisorMetrics:
         self._duration = metrics.histogram(JOB_DURATION)
         self._retried = metrics.counter(ATTEMPTS_RETRIED)
         self._lost = metrics.counter(ATTEMPTS_LOST)
+        self._turns = metrics.counter(WORKFLOW_TURNS)
         self._dead_letters = metrics.counter(DEAD_LETTERS)
         self._parked = metrics.counter(PARKED)
         for reason in Reason:
@@ -82,6 +84,11 @@ class SupervisorMetrics:
             if row.state.terminal:
                 self._record_end(row)
 
+    def record_turns(self, rows: Iterable[JobRow]) -> None:
+        """Count turns of workflows that were dispatched."""
+        for job_type, count in Counter(row.job_type for row in rows).items():
+            self._turns.add(count, job_type)
+
     def record_parked(self, messages: Iterable[ParkedMessage]) -> None:
         """Count messages that were parked."""
         for reason, count in Counter(message.reason for message in messages).items():
@@ -93,7 +100,7 @@ class SupervisorMetrics:
             return
         if attempt.outcome is AttemptOutcome.LOST:
             self._lost.add(1, row.queue)
-        if not row.state.terminal and attempt.outcome not in _NOTHING_WRONG:
+        if not (row.ending or row.state).terminal and attempt.outcome not in _NOTHING_WRONG:
             error = attempt.error.type if attempt.error is not None else attempt.outcome.value
             self._retried.add(1, row.job_type, error)
 

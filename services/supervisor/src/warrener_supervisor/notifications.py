@@ -5,6 +5,7 @@ The same row gives the same messages under the same ids, so that publishing twic
 
 from collections.abc import Iterable, Set
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
@@ -24,6 +25,16 @@ _FINISHED = EventWriter(events.JobFinished, SOURCE)
 _STATE = JobState.SUCCEEDED.value
 
 
+class Resumption(NamedTuple):
+    """State with which an attempt after the first goes on."""
+
+    checkpoint: events.Checkpoint | None = None
+    journal: events.Journal | None = None
+
+
+FROM_THE_BEGINNING = Resumption()
+
+
 def render_messages(
     row: JobRow,
     notifications: Set[Notification],
@@ -32,25 +43,31 @@ def render_messages(
     now: datetime,
     trace: TraceContext,
     timings: Timings,
-    checkpoint: events.Checkpoint | None = None,
+    resumption: Resumption = FROM_THE_BEGINNING,
 ) -> list[Message]:
     """Render the messages that `notifications` name, and `job.finished` for each of the reply addresses in
-    `answers`.
+    `answers`; not the dispatch of a workflow that has suspended (`effects.publish_turns`).
 
     Notifications are left out that the job has passed by in the same batch.
     """
     over = row.state.terminal
     messages: list[Message] = []
-    if not over and row.state in (JobState.QUEUED, JobState.RETRYING):
-        if Notification.DISPATCH in notifications and not is_stored_only(row, now, timings):
-            messages.append(dispatch_message(row, now, checkpoint))
-        if Notification.RETRYING in notifications and row.state is JobState.RETRYING:
-            messages.extend(_retrying(row, now, trace))
+    if is_dispatched(row, notifications, now, timings) and not row.suspensions:
+        messages.append(dispatch_message(row, now, resumption))
+    if Notification.RETRYING in notifications and row.state is JobState.RETRYING:
+        messages.extend(_retrying(row, now, trace))
     if Notification.CANCEL in notifications:
         messages.append(cancel_message(row, now, trace))
     if over:
         messages.extend(_endings(row, notifications, answers, now, trace))
     return messages
+
+
+def is_dispatched(row: JobRow, notifications: Set[Notification], now: datetime, timings: Timings) -> bool:
+    """True if the current attempt goes to the broker now."""
+    if Notification.DISPATCH not in notifications or row.state not in (JobState.QUEUED, JobState.RETRYING):
+        return False
+    return not is_stored_only(row, now, timings)
 
 
 def _endings(
@@ -66,7 +83,7 @@ def _endings(
     if Notification.DEAD in notifications and row.state is JobState.DEAD:
         reason = row.error.message if row.error else "its attempts are used up"
         data = events.JobDeadData(
-            job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
+            job_id=row.job_id, job_type=row.job_type, attempts=row.tries, reason=reason, error=row.error
         )
         messages.append(build_message(job_event(events.JobDead, row, "dead", now, data, trace=trace)))
     messages.extend(as_reply(to_all, address) for address in dict.fromkeys(addresses))
@@ -112,12 +129,12 @@ def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Message]:
     ]
 
 
-def dispatch_message(row: JobRow, now: datetime, checkpoint: events.Checkpoint | None = None) -> Message:
+def dispatch_message(row: JobRow, now: datetime, resumption: Resumption = FROM_THE_BEGINNING) -> Message:
     """Render the dispatch of the current attempt, by a delay queue while it must wait.
 
     It is a child of the row's trace, so that all attempts of a job are siblings.
     """
-    data = row.dispatched_data().model_copy(update={"checkpoint": checkpoint})
+    data = row.dispatched_data().model_copy(update=resumption._asdict())
     event = job_event(events.AttemptDispatched, row, f"{row.attempt}", now, data)
     if row.baggage is not None:
         event = event.model_copy(update={"baggage": row.baggage})
@@ -135,12 +152,13 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
     Stops all attempts of a job that is over or cancelled, else the running one, or those before the
     waiting one.
     """
-    over = row.state.terminal or row.cancel_reason is not None
-    last = row.attempt if row.state is JobState.RUNNING else row.attempt - 1
+    end = row.ending or row.state
+    over = end.terminal or row.cancel_reason is not None
+    last = row.attempt if row.state is JobState.RUNNING or row.is_held else row.attempt - 1
     data = events.AttemptCancelData(
         job_id=row.job_id,
         attempt=None if over else last,
-        reason=row.cancel_reason or (f"the job is {row.state.value}" if over else "it took too long"),
+        reason=row.cancel_reason or (f"the job is {end.value}" if over else "it took too long"),
     )
     event = job_event(events.AttemptCancel, row, f"{row.attempt}:cancel", now, data, trace=trace)
     return _control_message(event, row.queue)

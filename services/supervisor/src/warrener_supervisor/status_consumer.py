@@ -21,7 +21,7 @@ from warrener_contracts.events import (
     AttemptFailed,
     AttemptLost,
     AttemptSucceeded,
-    Checkpoint,
+    AttemptSuspended,
     Event,
     JobCancelRequested,
     Reason,
@@ -29,7 +29,7 @@ from warrener_contracts.events import (
 from warrener_contracts.inbox import Inbox, ParkedEvent
 from warrener_contracts.messages import Message, as_reply, batch_parked, encode
 from warrener_contracts.parking import park_event
-from warrener_contracts.retryability import is_unknown_job_type
+from warrener_contracts.retryability import is_unrunnable_here
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
 from warrener_runtime.bus.port import Subscription
@@ -48,21 +48,23 @@ from warrener_supervisor.decisions.delays import count_uncharged
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
 from warrener_supervisor.decisions.outcomes import tombstone_for
 from warrener_supervisor.decisions.signals import SIGNALS, job_of
-from warrener_supervisor.effects import SupervisorPorts
+from warrener_supervisor.decisions.suspensions import WITHOUT_SUCCESS
+from warrener_supervisor.effects import Contended, SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter, mixed_queues
 from warrener_supervisor.metrics import SupervisorMetrics
-from warrener_supervisor.notifications import render_messages, success_message
+from warrener_supervisor.notifications import (
+    FROM_THE_BEGINNING,
+    Resumption,
+    is_dispatched,
+    render_messages,
+    success_message,
+)
 from warrener_supervisor.trace_spans import JobSpans
+from warrener_supervisor.workflow_turns import TurnMaker
 
 _log = get_logger("observe")
 
 _MAX_ROUNDS = 20  # other supervisors save the same jobs meanwhile; each round at least one of us gets on
-
-
-class Contended(Exception):
-    """Others changed the same jobs again and again; the batch is repeated after a pause."""
-
-    outage = True  # it ends by itself, and no message is at fault
 
 
 @dataclass(slots=True)
@@ -72,6 +74,17 @@ class StatusBatch:
     entries: list[JudgedEvent] = field(default_factory=list[JudgedEvent])
     parked: list[Message] = field(default_factory=list[Message])
     heartbeats: list[AgentHeartbeat] = field(default_factory=list[AgentHeartbeat])
+
+
+@dataclass(slots=True)
+class SettledEvents:
+    """The consequences of judged events that are saved: what to publish, and which workflows may go on."""
+
+    messages: list[Message] = field(default_factory=list[Message])
+    dispatched: list[JobRow] = field(default_factory=list[JobRow])  # workflows, with their journals
+    suspended: set[UUID] = field(default_factory=set[UUID])
+    overtaken: set[UUID] = field(default_factory=set[UUID])  # ended ones of which children may run on
+    parents: set[UUID] = field(default_factory=set[UUID])  # of jobs that have ended, and late reporters
 
 
 class StatusConsumer:
@@ -84,6 +97,7 @@ class StatusConsumer:
         entropy: Entropy,
         spans: JobSpans,
         breakers: BreakerMonitor,
+        turns: TurnMaker,
         reporter: IncidentReporter,
         record_heartbeats: Callable[[Sequence[AgentHeartbeat]], Awaitable[list[Message]]],
         metrics: SupervisorMetrics,
@@ -92,7 +106,7 @@ class StatusConsumer:
         self._ports = ports
         _, self._store, self._clock, self._timings = ports
         self._entropy, self._spans, self._metrics = entropy, spans, metrics
-        self._breakers, self._reporter = breakers, reporter
+        self._breakers, self._turns, self._reporter = breakers, turns, reporter
         self._record_heartbeats = record_heartbeats
         self._inbox = Inbox(STATUS_QUEUE.name, {*SIGNALS, AgentHeartbeat}, max_events=max_events)
 
@@ -102,7 +116,8 @@ class StatusConsumer:
         cancels = [one.event for one in received.entries if isinstance(one.event, JobCancelRequested)]
         awaited = [event for event in cancels if event.data.reply_to is not None]
         before = await self._jobs_of(awaited)
-        messages = [*received.parked, *await self._settle(received.entries)]
+        settled = await self._settle(received.entries)
+        messages = [*received.parked, *settled.messages]
         if received.heartbeats:
             messages += await self._record_heartbeats(received.heartbeats)
         messages += cancel_replies(awaited, before, await self._jobs_of(awaited), self._clock)
@@ -110,6 +125,8 @@ class StatusConsumer:
         await cancel_trees(self._ports, (event for event in cancels if event.data.tree))
         _log_parked(messages)
         await effects.keep_unpublished(self._ports, await self._ports.publish(batch_parked(messages)))
+        await effects.publish_turns(self._ports, settled.dispatched)
+        await self._turns.wake(settled.parents, settled.suspended, settled.overtaken)
         await subscription.ack(deliveries)
         _log.debug(
             "Events about attempts were judged.",
@@ -133,23 +150,24 @@ class StatusConsumer:
                     received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
         return received
 
-    async def _settle(self, entries: Sequence[JudgedEvent]) -> list[Message]:
-        """Judge and save until every entry counts; return the messages to publish."""
+    async def _settle(self, entries: Sequence[JudgedEvent]) -> SettledEvents:
+        """Judge and save until every entry counts."""
         left: dict[UUID, list[JudgedEvent]] = {}
         for entry in entries:
             left.setdefault(job_of(entry.event), []).append(entry)
-        messages = await self._complete_successes(left)
+        settled = SettledEvents()
+        await self._complete_successes(left, settled)
         for _ in range(_MAX_ROUNDS):
             if not left:
-                return messages
-            messages += await self._round(left)
+                return settled
+            await self._round(left, settled)
         if left:
             raise Contended(f"expected to save {len(left)} jobs in {_MAX_ROUNDS} rounds, others were faster")
-        return messages
+        return settled
 
-    async def _complete_successes(self, left: dict[UUID, list[JudgedEvent]]) -> list[Message]:
+    async def _complete_successes(self, left: dict[UUID, list[JudgedEvent]], settled: SettledEvents) -> None:
         """End jobs by plain successes in one statement, without reading or judging them; remove them from
-        `left`, and return the messages about them.
+        `left`.
 
         Nearly all events are plain successes, for which the judge would decide the same whatever else is
         known of the job. The store ends the jobs to which that applies (`Successes`); a test compares both.
@@ -160,28 +178,28 @@ class StatusConsumer:
             if len(entries) == 1 and _is_plain_success(event := entries[0].event)
         }
         if not successes:
-            return []
+            return
         begun_at = self._clock.now()
         try:
             ended = await self._store.succeed_jobs(
                 [_success(event) for event in successes.values()], begun_at
             )
         except StoreRefused:
-            return []  # one is poisonous: the judge's saves find out which
+            return  # one is poisonous: the judge's saves find out which
         self._metrics.record_successes(ended.values())
-        messages: list[Message] = []
+        messages = settled.messages
+        settled.parents |= {job.parent_id for job in ended.values() if job.parent_id is not None}
         for job_id, job in ended.items():
             del left[job_id]
             self._breakers.record_success(job.job_type, job.policy)
             to_all = success_message(job, self._spans.record_success(job, successes[job_id], begun_at))
             messages += [to_all, *(as_reply(to_all, address) for address in dict.fromkeys(job.watchers))]
-        return messages
 
-    async def _round(self, left: dict[UUID, list[JudgedEvent]]) -> list[Message]:
+    async def _round(self, left: dict[UUID, list[JudgedEvent]], done: SettledEvents) -> None:
         rows = await self._store.jobs_by_id(left.keys())
         if len(rows) < len(left):
             rows |= await self._insert_tombstones(left, rows)
-        messages = [
+        done.messages += [
             _park(entry, Reason.UNKNOWN_JOB, f"no job {job_id} is in the store")
             for job_id in left.keys() - rows.keys()
             for entry in left.pop(job_id)
@@ -204,17 +222,44 @@ class StatusConsumer:
             job_id = batch.row.job_id
             if job_id in refused:
                 why = "the store refuses it"
-                messages += [_park(entry, Reason.BAD_FIELDS, why) for entry in left.pop(job_id)]
+                done.messages += [_park(entry, Reason.BAD_FIELDS, why) for entry in left.pop(job_id)]
             elif job_id in applied or not batch.saves:
                 del left[job_id]
                 self._breakers.record(batch)
                 self._metrics.record_saved(batch)
                 settled.append(batch)
-        again = [batch.row.job_id for batch in settled if Notification.DISPATCH in batch.notifications]
-        checkpoints = await effects.load_checkpoints(self._store, again)
+        await self._follow_workflows(settled, done)
+        again = [
+            batch.row
+            for batch in settled
+            if Notification.DISPATCH in batch.notifications and not batch.row.suspensions
+        ]
+        resumptions = await effects.load_resumptions(self._store, again)
         for batch in settled:
-            messages += self._messages_for(batch, checkpoints.get(batch.row.job_id), context.now)
-        return messages
+            resumption = resumptions.get(batch.row.job_id, FROM_THE_BEGINNING)
+            done.messages += self._messages_for(batch, resumption, context.now)
+
+    async def _follow_workflows(self, settled: Sequence[JobBatch], done: SettledEvents) -> None:
+        """Store suspensions, and collect the workflows that go on. A repeat does all of it again."""
+        now = self._clock.now()
+        refused = await effects.keep_suspensions(self._store, settled, now)
+        for batch in settled:
+            row = batch.row
+            reports = [entry for entry, _ in batch.decisions if isinstance(entry.event, AttemptSuspended)]
+            if row.job_id in refused:
+                done.messages += [
+                    _park(entry, Reason.BAD_FIELDS, "the store refuses it") for entry in reports
+                ]
+            elif row.state is JobState.SUSPENDED and (reports or row.ending is not None):
+                done.suspended.add(row.job_id)
+            elif row.state in WITHOUT_SUCCESS and reports:
+                done.parents.add(row.job_id)
+            elif _is_overtaken(batch):
+                done.overtaken.add(row.job_id)
+            if row.state.terminal and row.parent_id is not None:
+                done.parents.add(row.parent_id)
+            if row.suspensions and is_dispatched(row, batch.notifications, now, self._timings):
+                done.dispatched.append(row)
 
     async def _seen(self, left: Mapping[UUID, Sequence[JudgedEvent]]) -> Mapping[str, datetime]:
         """Return when agents were last seen; read only if an event reports a loss."""
@@ -228,7 +273,7 @@ class StatusConsumer:
         names = {
             event.data.job_type
             for event in events
-            if isinstance(event, AttemptFailed) and is_unknown_job_type(event.data.error)
+            if isinstance(event, AttemptFailed) and is_unrunnable_here(event.data.error)
         }
         rows = await self._store.job_types(names) if names else {}
         return {name: row.announced_at for name, row in rows.items()}
@@ -249,9 +294,7 @@ class StatusConsumer:
         inserted = await self._store.insert_jobs([tombstone_for(event, now) for event in cancels])
         return {one.row.job_id: one.row for one in inserted}
 
-    def _messages_for(
-        self, batch: JobBatch, checkpoint: Checkpoint | None, begun_at: datetime
-    ) -> list[Message]:
+    def _messages_for(self, batch: JobBatch, resumption: Resumption, begun_at: datetime) -> list[Message]:
         messages = render_messages(
             batch.row,
             batch.notifications,
@@ -259,7 +302,7 @@ class StatusConsumer:
             now=self._clock.now(),
             trace=self._spans.record_batch(batch, begun_at),
             timings=self._timings,
-            checkpoint=checkpoint,
+            resumption=resumption,
         )
         for entry, decision in batch.decisions:
             if isinstance(decision, ParkDecision):
@@ -271,6 +314,19 @@ class StatusConsumer:
 def _is_plain_success(event: Event[Any]) -> TypeGuard[AttemptSucceeded]:
     """True if the event reports a success that its attempt has recorded itself."""
     return type(event) is AttemptSucceeded and event.data.recorded_attempt == event.data.attempt
+
+
+def _is_overtaken(batch: JobBatch) -> bool:
+    """True if a workflow has succeeded by a turn that did not know the calls of a later one, or of its own
+    suspension; also for a repeat."""
+    row = batch.row
+    if row.state is not JobState.SUCCEEDED or not row.suspensions:
+        return False
+    waited = batch.first.state in {JobState.SUSPENDED, JobState.SUCCEEDED}
+    return any(
+        isinstance(entry.event, AttemptSucceeded) and (waited or entry.event.data.attempt < row.attempt)
+        for entry, _ in batch.decisions
+    )
 
 
 def _success(event: AttemptSucceeded) -> Success:
@@ -293,11 +349,12 @@ def _judge(row: JobRow, entries: Sequence[JudgedEvent], context: JudgeContext) -
 
 
 def _dead(judged: Iterable[JobBatch], applied: Set[UUID]) -> list[JobRow]:
-    """Return the jobs that this batch declares dead, or repeats as dead."""
+    """Return the jobs that this batch declares dead or holds, or repeats as such."""
     return [
         batch.row
         for batch in judged
-        if Notification.DEAD in batch.notifications and (batch.row.job_id in applied or not batch.saves)
+        if (Notification.DEAD in batch.notifications or batch.row.is_held)
+        and (batch.row.job_id in applied or not batch.saves)
     ]
 
 

@@ -66,6 +66,7 @@ from warrener_supervisor.status_consumer import StatusConsumer
 from warrener_supervisor.trace_spans import JobSpans
 from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
+from warrener_supervisor.workflow_turns import TurnMaker
 
 _log = get_logger("topology")
 build_models()  # before the first message, and once for all forked processes
@@ -109,16 +110,16 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     ports = SupervisorPorts(bus, store, clock, timings)
     breakers, reporter = BreakerMonitor(ports), IncidentReporter(store.escalations, clock)
     metrics = SupervisorMetrics(telemetry.metrics)
-    requeuer = ParkedMessageRequeuer(bus, store)
+    requeuer, spans = ParkedMessageRequeuer(bus, store), JobSpans(telemetry, clock)
+    turns = TurnMaker(ports, spans=spans, reporter=reporter, metrics=metrics)
     inbox = supervisor_inbox(
-        ports, settings.batch_limit, breakers=breakers, incidents=reporter, requeuer=requeuer
+        ports, settings.batch_limit, breakers=breakers, turns=turns, incidents=reporter, requeuer=requeuer
     )
     # No other process has had this name, for its queue of heartbeats.
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
     replica = f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
     heartbeats = heartbeats_queue(replica)
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
-    spans = JobSpans(telemetry, clock)
 
     async def raise_unproved(text: str) -> None:
         await reporter.raise_incident(_UNPROVED, heartbeats.name, _UNPROVED, {"text": text})
@@ -137,6 +138,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         entropy=entropy,
         spans=spans,
         breakers=breakers,
+        turns=turns,
         reporter=reporter,
         record_heartbeats=heartbeat_consumer.record,
         metrics=metrics,
@@ -188,6 +190,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         judging("breakers", breakers.run_once, every=looks),
         judging("escalation", escalation.run_once, every=looks),
         judging("watchdog", Watchdog(ports).run_once, every=looks),
+        judging("workflows", turns.run_once, every=looks),
         judging(
             "unpublished jobs",
             UnpublishedDispatcher(ports, reporter, spans=spans).run_once,

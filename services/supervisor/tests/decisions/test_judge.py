@@ -16,7 +16,9 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, Transition
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, evolve
+from warrener_store.jobs.rules import IN_FLIGHT
 from warrener_supervisor.decisions import context
+from warrener_supervisor.decisions.delays import count_uncharged
 from warrener_supervisor.decisions.judge import JudgedEvent, judge, judge_all
 
 SIGNALS = sorted(stage.OF_SIGNAL)
@@ -306,7 +308,7 @@ def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs() -> None:
     assert decision == context.NoChange(state_machine.STALE.why)
 
 
-@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.RETRYING])
+@pytest.mark.parametrize("state", [state for state in JobState if state in IN_FLIGHT])
 def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(state: JobState) -> None:
     row = stage.make(state, attempt=3)
     decision = stage.judged(row, stage.succeeded(1))
@@ -356,11 +358,86 @@ def test_g2_a_cancelled_job_is_never_tried_again_and_never_succeeds_later(
     before = row.state
     row = judge_event(row, stage.cancel())
     if not before.terminal and before is not JobState.RUNNING:
-        assert row.state is JobState.CANCELLED, "it had not begun"
+        assert (row.ending or row.state) is JobState.CANCELLED, "it had not begun"
     attempt = row.attempt
     for event in history[at:]:
         was, row = row, judge_event(row, event)
         if was.state.terminal:
             assert row == was, "an end stays"
         assert row.attempt == attempt or before.terminal
-        assert before is not JobState.RUNNING or row.state in STAYS_OR_ENDS
+        assert before is not JobState.RUNNING or (row.ending or row.state) in STAYS_OR_ENDS
+
+
+def workflow(state: JobState = JobState.RUNNING, **changes: Any) -> JobRow:
+    """A job that has suspended before."""
+    return stage.make(state, suspensions=1, **changes)
+
+
+def test_a_turn_that_called_something_forgets_the_failures_before_it() -> None:
+    row = stage.make(JobState.RUNNING, failures=2, losses=1, error=stage.BOOM)
+    got_on = stage.judged(row, stage.suspended(1, stage.call("a")))
+    assert (got_on.row.failures, got_on.row.losses, got_on.row.error) == (0, 0, None)
+    assert (got_on.row.state, got_on.row.suspensions, got_on.attempt) == (JobState.SUSPENDED, 1, None)
+    assert stage.judged(row, stage.suspended(1)).row.failures == 2
+
+
+def test_of_a_workflow_the_attempts_at_its_last_turn_count() -> None:
+    suspended = stage.judged(
+        stage.make(JobState.RUNNING, attempt=57), stage.suspended(57, stage.call("a"))
+    ).row
+    assert (suspended.settled_attempt, suspended.tries, count_uncharged(suspended)) == (57, 1, 0)
+    again = workflow(attempt=60, settled_attempt=57, failures=2)
+    assert (again.tries, count_uncharged(again), count_uncharged(replace(again, failures=0))) == (3, 0, 2)
+    plain = stage.judged(stage.make(JobState.RUNNING, attempt=3, failures=2), stage.failed(3))
+    assert plain.dead_letter is not None
+    assert plain.dead_letter.attempts == 3
+
+
+def test_every_end_without_success_of_a_workflow_that_has_suspended_only_begins() -> None:
+    stories: list[tuple[JobRow, Event[Any], JobState, set[context.Notification]]] = [
+        (workflow(failures=2), stage.failed(), JobState.DEAD, set()),
+        (workflow(losses=2), stage.lost(), JobState.DEAD, {context.Notification.CANCEL}),
+        (workflow(cancel_reason="no"), stage.stopped(), JobState.CANCELLED, set()),
+        (workflow(cancel_reason="no"), stage.suspended(), JobState.CANCELLED, set()),
+        (workflow(), stage.withdrawn(), JobState.CANCELLED, set()),
+        (workflow(deadline_at=stage.NOW), stage.deadline(), JobState.EXPIRED, {context.Notification.CANCEL}),
+        (workflow(JobState.QUEUED), stage.cancel(), JobState.CANCELLED, {context.Notification.CANCEL}),
+        (workflow(JobState.SUSPENDED), stage.cancel(), JobState.CANCELLED, {context.Notification.CANCEL}),
+        (
+            workflow(JobState.SUSPENDED, deadline_at=stage.NOW),
+            stage.deadline(),
+            JobState.EXPIRED,
+            {context.Notification.CANCEL},
+        ),
+    ]
+    for row, event, end, notifications in stories:
+        decision = stage.judged(row, event)
+        assert (decision.row.state, decision.row.ending) == (JobState.SUSPENDED, end), event.type
+        assert decision.notifications == notifications, event.type
+        assert decision.dead_letter is None
+        assert broken_job_rule(decision.row) is None
+        again = stage.ignored(decision.row, event)
+        assert notifications <= again.notifications <= {context.Notification.CANCEL}, "and a repeat stops it"
+        for later in (stage.succeeded(), stage.deadline(), stage.cancel(), stage.started(), stage.failed()):
+            assert stage.ignored(decision.row, later), "nothing changes how it ends"
+
+
+def test_a_workflow_that_waits_grows_older_than_its_max_age() -> None:
+    policy = JobPolicy(max_attempts=3, max_age=timedelta(seconds=1))
+    assert stage.judged(workflow(policy=policy), stage.failed()).row.state is JobState.RETRYING
+
+
+def test_changed_code_is_given_back_and_its_turns_count_as_no_tries() -> None:
+    changed = ErrorInfo(kind=ErrorKind.ERROR, type="CodeChanged", message="line 7", retryable=False)
+    row = stage.make(JobState.RUNNING, attempt=40, suspensions=30, settled_attempt=39)
+    decision = stage.judged(row, stage.failed(40, changed))
+    assert (decision.row.state, decision.row.failures) == (JobState.RETRYING, 0)
+    assert stage.attempt_of(decision).outcome is AttemptOutcome.RELEASED
+    assert "has no fitting code of" in stage.attempt_of(decision).verdict
+    assert decision.row.due_at == stage.NOW + timedelta(seconds=1), "the first delay"
+
+
+def test_a_late_suspension_revokes_the_loss_of_its_turn() -> None:
+    lost = stage.judged(stage.make(JobState.RUNNING), stage.lost()).row
+    spared = stage.judged(lost, stage.suspended(1)).row
+    assert (spared.state, spared.losses, spared.suspensions) == (JobState.RETRYING, 0, 0)

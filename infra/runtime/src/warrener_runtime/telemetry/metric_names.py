@@ -185,6 +185,12 @@ OLDEST_AGE: Final = _SUPERVISOR.gauge(
     "Time for which the oldest dispatched job has waited for an agent.",
     (names.QUEUE,),
 )
+WORKFLOW_TURNS: Final = _SUPERVISOR.counter(
+    "warrener.workflows.turns",
+    "{turn}",
+    "Turns of workflows after the first: something that they waited for was there.",
+    (names.JOB_TYPE,),
+)
 
 # -- failures -----------------------------------------------------------------------------------------------
 

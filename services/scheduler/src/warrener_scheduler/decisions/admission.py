@@ -14,12 +14,15 @@ from uuid import UUID
 
 import jsonschema_rs
 
-from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject, Reason
+from warrener_contracts.events import ErrorInfo, ErrorKind, JobRequested, JobRequestedData, JsonObject, Reason
 from warrener_contracts.identity import job_id_of
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.retryability import REQUEST_REJECTED
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.jobs.rows import JobRow
 
+_QUEUE = "default"
 _MAX_PROBLEMS = 5
 _MAX_VALUE_LENGTH = 120  # characters of a value
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -100,6 +103,35 @@ def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected
         return Rejected(Reason.CONFLICTING_REPEAT, detail)
     published = row.state is JobState.QUEUED and row.attempt == 1 and row.dispatched_at is not None
     return Duplicate(row, dispatch=published)  # supervisors publish the unpublished ones
+
+
+def rejected_row(event: JobRequested, rejected: Rejected, now: datetime) -> JobRow:
+    """Return the row of a child job whose request was rejected: its parent may wait for an end of it."""
+    data = event.data
+    error = ErrorInfo(kind=ErrorKind.ERROR, type=REQUEST_REJECTED, message=rejected.detail, retryable=False)
+    return JobRow(
+        job_id=job_id_for(event),
+        job_type=data.job_type,
+        queue=data.queue or _QUEUE,
+        arguments={},  # the store may have refused them
+        guarantee=Guarantee.IDEMPOTENT,
+        policy=JobPolicy(),
+        source=event.source,
+        parent_id=data.parent_id,
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+        requested_at=event.time or now,
+        accepted_at=now,
+        state=JobState.DEAD,
+        error=error,
+        finished_at=now,
+        updated_at=now,
+    )
+
+
+def was_rejected(row: JobRow) -> bool:
+    """True if the row stands for a rejected request, and for no job."""
+    return not row.attempt and row.error is not None and row.error.type == REQUEST_REJECTED
 
 
 def request_digest(data: JobRequestedData) -> str:

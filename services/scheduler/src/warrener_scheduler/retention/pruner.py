@@ -29,6 +29,7 @@ from warrener_store.retention.rows import JobsBefore, OldRow, OldRows, Retention
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.schedules.store import TickRetention
 from warrener_store.store import Store
+from warrener_store.workflows.rows import TurnRow
 
 _log = get_logger("prune")
 
@@ -178,6 +179,8 @@ class Pruner:
                 yield step
         async for step in self._ticks():
             yield step
+        async for step in self._signals():
+            yield step
 
     async def _jobs(self, which: JobsBefore) -> AsyncGenerator[PruneBatch]:
         what, after = f"jobs.{which.state.value}.{which.job_type}", None
@@ -239,6 +242,17 @@ class Pruner:
                 return
             await self._pause_between_batches()
 
+    async def _signals(self) -> AsyncGenerator[PruneBatch]:
+        """Signals that no job can receive: parked messages are alike, and stay as long."""
+        before = rows_before(self._settings, RetentionKind.PARKED, self._clock.now())
+        for _ in range(_MAX_BATCHES if before is not None else 0):
+            assert before is not None
+            gone = await self._store.drop_signals(before, _LIMIT)
+            yield PruneBatch("signals", gone)
+            if gone < _LIMIT:
+                return
+            await self._pause_between_batches()
+
     async def _write(self, kind: str, rows: Sequence[Any]) -> None:
         """Append rows to `<kind>-<day>.jsonl` in the export folder, if there is one. A row may stand there
         twice; none is missing. Raises OSError unless they are on the disk: then they must not be deleted."""
@@ -261,11 +275,13 @@ class JobRecord:
     attempts: tuple[AttemptRow, ...]
     dead_letter: DeadLetter | None
     checkpoint: CheckpointRow | None
+    turns: tuple[TurnRow, ...]
 
 
 async def _job_records(store: Store, job_ids: Sequence[UUID]) -> list[JobRecord]:
     """Read all rows of these jobs."""
     jobs, checkpoints = await store.jobs_by_id(job_ids), await store.checkpoints_of(job_ids)
+    turns = await store.turns_of(job_ids)
     attempts: defaultdict[UUID, list[AttemptRow]] = defaultdict(list)
     for attempt in await store.attempts_of(job_ids):
         attempts[attempt.job_id].append(attempt)
@@ -273,7 +289,13 @@ async def _job_records(store: Store, job_ids: Sequence[UUID]) -> list[JobRecord]
     found = await store.dead_letter_store.list_dead_letters(which)
     dead_letters = {dead_letter.job_id: dead_letter for dead_letter in found}
     return [
-        JobRecord(job, tuple(attempts[job_id]), dead_letters.get(job_id), checkpoints.get(job_id))
+        JobRecord(
+            job,
+            tuple(attempts[job_id]),
+            dead_letters.get(job_id),
+            checkpoints.get(job_id),
+            tuple(turns.get(job_id, ())),
+        )
         for job_id, job in jobs.items()
     ]
 

@@ -21,9 +21,9 @@ def requested_delay(seconds: float) -> timedelta:
 
 
 def exceeds_max_age(row: JobRow, due_at: datetime) -> str | None:
-    """Explain why no attempt may begin at `due_at`; None if one may."""
+    """Explain why no attempt may begin at `due_at`; None if one may. A workflow that waits grows old."""
     age = row.policy.max_age
-    if age is None or due_at <= row.accepted_at + age:
+    if age is None or row.suspensions or due_at <= row.accepted_at + age:
         return None
     return f"its next attempt would begin past its greatest age, at {due_at.isoformat()}"
 
@@ -56,8 +56,10 @@ def count_snoozes(row: JobRow, context: JudgeContext) -> int:
 
 
 def count_uncharged(row: JobRow) -> int:
-    """Count the earlier attempts that were charged to nobody: snoozed, released, held back, not started."""
-    return max(row.attempt - 1 - row.failures - row.losses, 0)
+    """Count the earlier attempts that were charged to nobody: snoozed, released, held back, not started.
+
+    Of a workflow, those at its current turn: a turn that has ended settles all before it."""
+    return max(row.tries - 1 - row.failures - row.losses, 0)
 
 
 def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime:

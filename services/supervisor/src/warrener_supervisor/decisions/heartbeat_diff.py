@@ -145,10 +145,12 @@ def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: d
     While no later attempt has begun, an earlier one may go on: its claim in the ledger blocks the later
     one, and its success counts.
     """
-    if row.state in _UNWANTED:
+    if (row.ending or row.state) in _UNWANTED:
         return Discrepancy(unwanted=True)
     if row.state.terminal or line.attempt > row.attempt:
         return Discrepancy()
+    if row.state is JobState.SUSPENDED and line.attempt == row.attempt:
+        return Discrepancy()  # its report has overtaken the heartbeat
     if line.attempt < row.attempt:
         return Discrepancy(superseded=row.state is JobState.RUNNING, not_lost=True)
     if row.state is not JobState.RUNNING:
@@ -167,8 +169,10 @@ def checked_event(
     ended: list[UUID] = []
     for one in held:
         row = rows.get(one.job_id)
-        if row is None or row.state.terminal or row.cancel_reason is not None:
+        if row is None or (row.ending or row.state).terminal or row.cancel_reason is not None:
             ended.append(one.job_id)
+        elif row.state is JobState.SUSPENDED:
+            continue  # judged already
         elif one.attempt >= row.attempt and (
             row.state is not JobState.RUNNING or row.agent_id in (None, agent_id)
         ):

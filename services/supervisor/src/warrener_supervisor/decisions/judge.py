@@ -9,7 +9,7 @@ from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import Event, JobCancelRequested, Reason
 from warrener_contracts.state_machine import Fence, JobState, Signal, Transition
 from warrener_store.jobs.rows import JobRow, evolve
-from warrener_supervisor.decisions import outcomes, poison, retries, starts, timeouts
+from warrener_supervisor.decisions import outcomes, poison, retries, starts, suspensions, timeouts
 from warrener_supervisor.decisions.context import (
     NO_NOTIFICATIONS,
     JobTransition,
@@ -101,9 +101,12 @@ def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecisio
     if isinstance(step, state_machine.Ignore):
         late_requester = event.data.reply_to if isinstance(event, JobCancelRequested) else None
         return NoChange(step.why, _repeated_notifications(row, signal, where, event), late_requester)
-    if why := stale_reason(row, event, context):
+    if row.ending is not None and (watched := suspensions.watch_end(row, event)) is not None:
+        return watched
+    if why := suspensions.ends_already(row) or stale_reason(row, event, context):
         return NoChange(why, _repeated_notifications(row, signal, where, event))
     decision = poison.keep_deaths(row, _DECIDE[signal](row, event, context))
+    decision = suspensions.begin_end(decision, context.now)
     assert isinstance(decision, NoChange) or decision.row.state in step.states, (row.state, signal, decision)
     return decision
 
@@ -111,6 +114,7 @@ def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecisio
 _DECIDE: Mapping[Signal, Callable[[JobRow, Any, JudgeContext], JobTransition | NoChange]] = {
     Signal.ALIVE: starts.on_sign_of_life,
     Signal.SUCCEEDED: outcomes.on_succeeded,
+    Signal.SUSPENDED: suspensions.on_suspended,
     Signal.FAILED: retries.on_failed,
     Signal.SNOOZED: retries.on_snoozed,
     Signal.STOPPED: retries.on_stopped,
@@ -124,6 +128,7 @@ _DECIDE: Mapping[Signal, Callable[[JobRow, Any, JudgeContext], JobTransition | N
 }
 
 
+_NEXT_TURN = frozenset({JobState.QUEUED})  # by the turn maker, which may have died before publishing it
 _BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
     signal: frozenset(
         state
@@ -131,11 +136,11 @@ _BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
         if of is signal and isinstance(step, Transition)
         for state in step.states
     )
+    | (_NEXT_TURN if signal is Signal.SUSPENDED else frozenset[JobState]())
     for signal in Signal
 }
 
 
-_ENDED_WITHOUT_SUCCESS = frozenset({JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
 _NOTHING_WRONG = frozenset({Signal.RELEASED, Signal.SNOOZED})
 """After these signals another attempt follows without a `job.retrying`, because nothing went wrong."""
 
@@ -148,13 +153,15 @@ def _repeated_notifications(
 
     A repeat does no harm: receivers recognise it by the event's id, agents by the ledger.
     """
-    stop = frozenset({Notification.CANCEL}) if _may_run_on(row, signal, event) else NO_NOTIFICATIONS
+    end = row.ending or row.state
+    stop = frozenset({Notification.CANCEL}) if _may_run_on(row, end, signal, event) else NO_NOTIFICATIONS
     if row.state not in _BRINGS_ABOUT[signal]:
         return stop
-    if row.state.terminal:
+    if end.terminal:
         counts = where is Fence.CURRENT or signal is Signal.SUCCEEDED
         by_this = counts and (signal is not Signal.ALIVE or starts.has_ended(row, event))
-        return outcomes.notifications_for(row.state, signal) | stop if by_this else stop
+        repeated = outcomes.notifications_for(end, signal) if by_this else NO_NOTIFICATIONS
+        return (repeated if row.state.terminal else repeated & suspensions.OF_A_BEGUN_END) | stop
     if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.START_TIMED_OUT:
         return NO_NOTIFICATIONS  # the comparison with the queue finds a dispatch that was not published
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
@@ -164,12 +171,10 @@ def _repeated_notifications(
     return frozenset({Notification.DISPATCH})
 
 
-def _may_run_on(row: JobRow, signal: Signal, event: Event[Any]) -> bool:
+def _may_run_on(row: JobRow, end: JobState, signal: Signal, event: Event[Any]) -> bool:
     """True if an agent may run or begin an attempt of a job that has ended: it must be notified."""
-    if row.state is JobState.SUCCEEDED:
+    if end is JobState.SUCCEEDED:
         return signal is Signal.ALIVE and row.agent_id not in (None, event.data.agent_id)
-    if row.state not in _ENDED_WITHOUT_SUCCESS:
+    if end not in suspensions.WITHOUT_SUCCESS:
         return False
-    return signal is Signal.ALIVE or (
-        signal is Signal.CANCEL_REQUESTED and row.state is not JobState.CANCELLED
-    )
+    return signal is Signal.ALIVE or (signal is Signal.CANCEL_REQUESTED and end is not JobState.CANCELLED)

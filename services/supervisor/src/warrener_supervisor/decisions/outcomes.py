@@ -71,7 +71,7 @@ def end_dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Job
     dead_letter = DeadLetter(
         job_id=row.job_id,
         job_type=row.job_type,
-        attempts=row.attempt,
+        attempts=row.tries,
         reason=reason,
         error=row.error,
         died_at=now,
@@ -177,6 +177,8 @@ def describe_cancel(before: JobRow | None, after: JobRow | None, *, tree: bool) 
         return True, "no request with this id has come yet; the one that comes later is cancelled"
     if after.state is JobState.CANCELLED:
         return True, "it was cancelled before" if before.state.terminal else ""
+    if after.ending is not None:
+        return True, f"its calls are undone, then it is {after.ending.value}"
     if tree:
         return True, "its child jobs are cancelled" if after.state.terminal else "its agent stops it"
     if after.state.terminal:

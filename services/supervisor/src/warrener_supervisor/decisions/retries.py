@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from warrener_contracts import events
-from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
+from warrener_contracts.retryability import CODE_CHANGED, is_unrunnable_here, non_retryable_reason
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, evolve
 from warrener_supervisor.decisions import delays, outcomes, poison
@@ -17,8 +17,8 @@ from warrener_supervisor.decisions.timeouts import has_overrun, timeout_error, w
 def on_failed(row: JobRow, event: events.AttemptFailed, context: JudgeContext) -> JobTransition:
     """Charge a failed attempt. Its error, the policy and the handler decide if another one follows."""
     data = event.data
-    if is_unknown_job_type(data.error):
-        return _on_unknown_job_type(row, event, context)
+    if is_unrunnable_here(data.error):
+        return _on_unrunnable_here(row, event, context)
     if data.error.kind is events.ErrorKind.LOST:
         found = _ended(row, AttemptOutcome.LOST, data, data.error)
         # The event is of the agent that found it lost, and dated then; the row knows who ran it since when.
@@ -108,7 +108,7 @@ def revoke_loss(row: JobRow, event: events.Event[Any], context: JudgeContext) ->
     A late failure is charged in its place, or a handler that fails late would never run out of attempts.
     The attempt under way may still succeed, so a late failure leaves it at least as the last one.
     """
-    if row.state.terminal or not isinstance(event, _ENDS):
+    if (row.ending or row.state).terminal or not isinstance(event, _ENDS):
         return None
     spared = poison.revoke_loss(row, event.data.attempt, event.data.agent_id)
     if spared is None:
@@ -167,8 +167,9 @@ def on_withdrawn(row: JobRow, event: events.AttemptCancelled, context: JudgeCont
     return outcomes.end_cancelled(evolve(row, cancel_reason=reason), record, context.now)
 
 
-def _on_unknown_job_type(row: JobRow, event: events.AttemptFailed, context: JudgeContext) -> JobTransition:
-    """Retry uncharged until an agent knows the job type, as in a deployment, or a limit ends the job."""
+def _on_unrunnable_here(row: JobRow, event: events.AttemptFailed, context: JudgeContext) -> JobTransition:
+    """Retry uncharged until an agent has the code of the job type, as in a deployment, or a limit ends the
+    job."""
     record = attempt_record(
         row, AttemptOutcome.RELEASED, context.now, event.data.agent_id, error=event.data.error
     )
@@ -178,7 +179,8 @@ def _on_unknown_job_type(row: JobRow, event: events.AttemptFailed, context: Judg
     decision = _retry_unless_too_old(evolve(row, error=event.data.error), record, delay, context)
     if decision.attempt is None or decision.row.state is not JobState.RETRYING:
         return decision
-    verdict = f"{event.data.agent_id} does not know {row.job_type}: {decision.attempt.verdict}"
+    cannot = "has no fitting code of" if event.data.error.type == CODE_CHANGED else "does not know"
+    verdict = f"{event.data.agent_id} {cannot} {row.job_type}: {decision.attempt.verdict}"
     annotated = replace(decision.attempt, verdict=verdict)
     return decision._replace(
         row=delays.await_announcement(decision.row, delay, context),
@@ -199,7 +201,7 @@ def _timed_out(
     return _retry_unless_held(row, charged, record, context)
 
 
-_ENDS = (events.AttemptSucceeded, events.AttemptFailed, events.AttemptCancelled)
+_ENDS = (events.AttemptSucceeded, events.AttemptSuspended, events.AttemptFailed, events.AttemptCancelled)
 """Not a release: an attempt that is given back because a later one took its place would be tried without
 end."""
 

@@ -212,8 +212,8 @@ def _of_job(job: JobRow, served: Collection[str], holding: OpenBreakers) -> str 
     why = f": {job.error.message[:_MESSAGE]}" if job.error else ""
     if job.state.terminal:
         return None if job.state is JobState.SUCCEEDED else f"its last job is {job.state}{why}"
-    if job.state is JobState.RUNNING:
-        return "its last job is running"
+    if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+        return f"its last job is {job.state}"
     if breaker := holding.find_blocking(job.job_type, job.policy, job.queue):
         return f"its last job is held back: {breaker.name} is {breaker.state}"
     if job.queue not in served:

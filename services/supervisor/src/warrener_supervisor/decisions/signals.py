@@ -22,6 +22,7 @@ SIGNALS: Mapping[type[events.Event[Any]], Signal] = {
     events.AttemptProgressed: Signal.ALIVE,
     events.AttemptCheckpointed: Signal.ALIVE,
     events.AttemptSucceeded: Signal.SUCCEEDED,
+    events.AttemptSuspended: Signal.SUSPENDED,
     events.AttemptFailed: Signal.FAILED,
     events.AttemptCancelled: Signal.STOPPED,
     events.AttemptReleased: Signal.RELEASED,

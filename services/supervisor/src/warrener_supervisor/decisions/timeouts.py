@@ -72,8 +72,8 @@ def watchdog_event(row: JobRow, now: datetime, timings: Timings) -> events.Event
 
 
 def deadline_event(row: JobRow, now: datetime) -> events.Event[Any] | None:
-    """Return the event for a job whose `deadline_at` has come."""
-    if row.deadline_at is None:
+    """Return the event for a job whose `deadline_at` has come; a deadline does not end an end."""
+    if row.deadline_at is None or row.ending is not None:
         return None
     data = events.JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at)
     return job_event(events.JobDeadlinePassed, row, "deadline_passed", now, data)

@@ -144,7 +144,7 @@ def _given_back(batch: JobBatch) -> events.ErrorInfo | None:
 
 
 def _raised(row: JobRow, error: events.ErrorInfo, now: datetime) -> RaisedIncident:
-    text = f"jobs of {row.job_type} wait in queue {row.queue} for an agent that knows it: {error.message}"
+    text = f"jobs of {row.job_type} wait in queue {row.queue} for an agent that can run it: {error.message}"
     return RaisedIncident(
         kind=MIXED_QUEUE,
         fingerprint=f"{MIXED_QUEUE}:{row.queue}:{row.job_type}"[:_NAME],
