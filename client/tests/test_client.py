@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import aiormq
@@ -25,6 +26,7 @@ from warrener_client import (
     BadRequest,
     Client,
     ClientClosed,
+    CommandRefused,
     JobCancelled,
     JobDied,
     JobFailed,
@@ -36,7 +38,7 @@ from warrener_client import (
     ResultTimeout,
 )
 from warrener_client.testing import RejectRequest, StandIn
-from warrener_contracts.events import Reason
+from warrener_contracts.events import Event, JobContinueRequested, JobSignalRequested, Reason
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.topology import EVENTS, REQUESTS_QUEUE
 from warrener_devservers import PrivateRabbitMQ
@@ -46,6 +48,10 @@ from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_runtime.telemetry.spans import current
 
 Buses = Callable[[], Bus]
+
+
+class Box(BaseModel):
+    size: str
 
 
 class Report(BaseModel):
@@ -171,6 +177,39 @@ async def test_the_result_of_a_cancelled_job_raises_with_the_reason(
         with pytest.raises(JobCancelled, match="changed my mind") as caught:
             await waiting
         assert caught.value.reason == "changed my mind"
+
+
+async def test_a_hold_is_ended_in_one_of_two_ways(client: Client, new_bus: Buses) -> None:
+    job_id = uuid4()
+    async with StandIn(new_bus(), {}) as warren:
+        assert await client.continue_held(job_id, "resume", reply_timeout=60) == ""
+        await client.continue_held(job_id, "undo", reply_timeout=60)
+    sent = [one.data for one in warren.commands if isinstance(one, JobContinueRequested)]
+    assert [(one.job_id, one.action.value) for one in sent] == [(job_id, "resume"), (job_id, "undo")]
+
+
+async def test_a_signal_reaches_the_service_with_its_data_and_under_its_id(
+    client: Client, new_bus: Buses
+) -> None:
+    job_id = uuid4()
+
+    def refuse(event: Event[Any]) -> str | None:
+        return "expected a job that has not ended" if event.id == "late" else None
+
+    async with StandIn(new_bus(), {}, refuse=refuse) as warren:
+        assert await client.send_signal(job_id, "packed", Box(size="A4"), reply_timeout=60) == ""
+        await client.send_signal(job_id, "packed", id="order-17", reply_timeout=60)
+        with pytest.raises(CommandRefused, match="has not ended"):
+            await client.send_signal(job_id, "packed", id="late", reply_timeout=60)
+        with pytest.raises(ValueError, match="name"):
+            await client.send_signal(job_id, "")
+    sent = [one for one in warren.commands if isinstance(one, JobSignalRequested)]
+    assert [(one.data.job_id, one.data.name, one.data.data) for one in sent] == [
+        (job_id, "packed", {"size": "A4"}),
+        (job_id, "packed", None),
+        (job_id, "packed", None),
+    ]
+    assert (sent[1].id, sent[0].subject) == ("order-17", str(job_id))
 
 
 async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:

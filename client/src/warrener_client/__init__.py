@@ -30,16 +30,20 @@ from warrener_client.errors import (
 from warrener_client.job import Job
 from warrener_client.requests import JobSpec
 from warrener_client.sync import SyncClient, SyncJob
+from warrener_contracts.canvas import ChainStep, GroupMember, GroupResult
 from warrener_contracts.policy import Backoff, PolicyOverrides
 
 __all__ = [
     "Backoff",
     "BadRequest",
+    "ChainStep",
     "Client",
     "ClientClosed",
     "ClientError",
     "CommandRefused",
     "CommandTimeout",
+    "GroupMember",
+    "GroupResult",
     "Job",
     "JobCancelled",
     "JobDied",

@@ -2,21 +2,22 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from warrener_client.errors import ClientClosed, CommandRefused, CommandTimeout, NotConfirmed, NotConnected
 from warrener_client.job import Job
 from warrener_client.publisher import BATCH_SIZE, RequestPublisher, pipeline
 from warrener_client.replies import POLL_INTERVAL, REPLIES_TIMEOUT, ReplyRouter, RetryPoller
-from warrener_client.requests import Arguments, BulkEncoder, JobSpec
+from warrener_client.requests import Arguments, BulkEncoder, JobSpec, RequestOptions, read_arguments
 from warrener_client.tracing import RequestSpans
-from warrener_contracts import events
+from warrener_contracts import canvas, events
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
@@ -228,6 +229,36 @@ class Client:
             specs, partial(self.request_batch, want_results=want_results, wait_for_confirm=True), batch
         )
 
+    async def request_group(
+        self,
+        members: Iterable[canvas.GroupMember | Mapping[str, Any]],
+        *,
+        in_flight: int = 50,
+        then: canvas.ChainStep | Mapping[str, Any] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Job:
+        """Request a group: a workflow that runs the jobs `members`, `in_flight` at once, and waits for all.
+
+        Its result is a GroupResult. With `then`, a job that runs if all have succeeded, the result is that of
+        this job, which gets the list of their results as its `result_argument`. An agent must serve
+        `warrener_agent.canvas`. Options and errors: see `request`; BadRequest names the member.
+        """
+        arguments = read_arguments(
+            canvas.GroupArguments, members=tuple(members), in_flight=in_flight, then=then
+        )
+        return await self.request(canvas.GROUP, arguments, **options)
+
+    async def request_chain(
+        self, steps: Iterable[canvas.ChainStep | Mapping[str, Any]], **options: Unpack[RequestOptions]
+    ) -> Job:
+        """Request a chain: a workflow that runs the jobs `steps` one after another.
+
+        A step with a `result_argument` gets the result of the one before as this argument. The result is that
+        of the last step; the first that does not succeed ends the chain. See `request_group`.
+        """
+        arguments = read_arguments(canvas.ChainArguments, steps=tuple(steps))
+        return await self.request(canvas.CHAIN, arguments, **options)
+
     async def cancel(
         self,
         job_id: UUID,
@@ -246,6 +277,37 @@ class Client:
         """
         data = events.JobCancelRequestedData(job_id=job_id, reason=reason, tree=tree)
         return await self._command(events.JobCancelRequested, str(job_id), data, reply_timeout)
+
+    async def send_signal(
+        self,
+        job_id: UUID,
+        name: str,
+        data: Any = None,
+        *,
+        id: UUID | str | None = None,  # noqa: A002 - the word of the wire
+        reply_timeout: float | None = None,
+    ) -> str:
+        """Send a signal to a workflow, which receives those of one name in their order; see `send` for the
+        reply.
+
+        One that comes before it is awaited is stored; a workflow that has ended refuses it in the reply. A
+        repeat under the same `id` is the same signal. `data`: any JSON value, or a model. Raises ValueError
+        for a name that no signal has.
+        """
+        signal = events.JobSignalRequestedData(job_id=job_id, name=name, data=to_jsonable_python(data))
+        envelope: dict[str, Any] = self._envelope(str(job_id)) | ({} if id is None else {"id": str(id)})
+        return await self.send(
+            events.JobSignalRequested(**envelope, data=signal), reply_timeout=reply_timeout
+        )
+
+    async def continue_held(
+        self, job_id: UUID, action: Literal["resume", "undo"], *, reply_timeout: float | None = None
+    ) -> str:
+        """Resume a held workflow, whose last turn is tried again, or have its calls undone and end it; see
+        `send` for the reply. One that has ended refuses it in the reply.
+        """
+        data = events.JobContinueRequestedData(job_id=job_id, action=events.HeldAction(action))
+        return await self._command(events.JobContinueRequested, str(job_id), data, reply_timeout)
 
     async def open_breaker(
         self,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -24,6 +24,7 @@ from warrener_runtime.telemetry import TraceContext
 
 Arguments = Mapping[str, Any] | BaseModel
 _REQUESTS = Registry((JobRequested,))
+_MAX_PROBLEMS = 10  # in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,29 @@ class JobSpec:
     policy: PolicyOverrides | Mapping[str, Any] | None = None
     parent_id: UUID | None = None
     traceparent: str | None = None
+
+
+class RequestOptions(TypedDict, total=False):
+    """The options of `Client.request`."""
+
+    id: UUID | str | None
+    idempotency_key: str | None
+    queue: str | None
+    delay: DurationLike | None
+    not_before: datetime | None
+    deadline: datetime | None
+    expires_after: DurationLike | None
+    policy: PolicyOverrides | dict[str, Any] | None
+    parent_id: UUID | None
+    traceparent: str | None
+
+
+def read_arguments(model: type[BaseModel], **given: Any) -> dict[str, Any]:
+    """Read the arguments of a job by their model. Raises BadRequest that names each field."""
+    try:
+        return dict(model.model_validate(given))
+    except ValidationError as error:
+        raise _bad_request(error) from error
 
 
 def encode_event(event: JobRequested) -> Message:
@@ -88,6 +112,11 @@ def _fields(spec: JobSpec, reply_to: str | None) -> dict[str, Any]:
         "reply_to": reply_to,
     }
     return {name: value for name, value in named.items() if value is not None}
+
+
+def _bad_request(error: ValidationError) -> BadRequest:
+    problems = "; ".join(map(_problem, error.errors(include_url=False)[:_MAX_PROBLEMS]))
+    return BadRequest(f"the request cannot be sent: {problems}")
 
 
 def _problem(found: ErrorDetails) -> str:
@@ -181,8 +210,7 @@ class BulkEncoder:
                 data=JobRequestedData.model_validate(_fields(spec, self._reply_to)),
             )
         except ValidationError as error:
-            problems = "; ".join(map(_problem, error.errors(include_url=False)))
-            raise BadRequest(f"the request cannot be sent: {problems}") from error
+            raise _bad_request(error) from error
 
     def _fill_template(self, spec: JobSpec, event_id: str, context: TraceContext) -> Message:
         key = spec.idempotency_key

@@ -195,9 +195,13 @@ class SyncClient:
         return [self._handle(job) for job in jobs]
 
     request = _blocking_as(_handle, Client.request)
+    request_group = _blocking_as(_handle, Client.request_group)
+    request_chain = _blocking_as(_handle, Client.request_chain)
     request_batch = _blocking_as(_handles, Client.request_batch)
     cancel = _blocking(Client.cancel)
     send = _blocking(Client.send)
+    send_signal = _blocking(Client.send_signal)
+    continue_held = _blocking(Client.continue_held)
     declare_topology = _blocking(Client.declare_topology)
     open_breaker = _blocking(Client.open_breaker)
     close_breaker = _blocking(Client.close_breaker)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from services.console.tests.web.stored_jobs import ago, put_workflow
 from tests import store_access
 from tests.faults.full_disk import FULL_DISK
 from tests.store_rows import agent_row, died, parked_message, queued_job, running_job, succeeded, waiting_job
@@ -21,10 +22,13 @@ from warrener.explanations import explain
 from warrener.explanations.causes import Cause
 from warrener.explanations.facts import SystemFacts, UnseenFacts
 from warrener.gathering import gather, gather_system
-from warrener_contracts.identity import job_id_of
+from warrener_contracts.events import Call, CallKind, Suspension
+from warrener_contracts.identity import job_id_of, undo_job_id
+from warrener_contracts.state_machine import JobState
 from warrener_store import Store
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.parked.rows import ParkedMessage
+from warrener_store.workflows.rows import TurnRow
 
 T = TypeVar("T")
 Run = Callable[..., Result]
@@ -170,3 +174,52 @@ def test_a_store_that_does_not_answer_is_explained_with_code_3(run: Run) -> None
     assert result.exit_code == 3
     found = json.loads(result.stdout)
     assert (found["cause"], found["needs_action"]) == ("store_unreachable", True)
+
+
+def test_a_workflow_is_gathered_with_the_job_that_it_waits_for_and_that_job_with_its_parent(
+    store_url: str,
+) -> None:
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> tuple[Any, Any, Any]:
+        row, child = await put_workflow(store)
+        found = [await gather(store, endpoints, str(one.job_id)) for one in (row, child)]
+        return row, child, found
+
+    row, child, (workflow, waited_for) = on_store(store_url, find)
+    assert (workflow.awaited.row.job_id, set(workflow.jobs)) == (child.job_id, {child.job_id})
+    assert len(workflow.turns) == 1
+    assert (waited_for.parent.job_id, waited_for.parent_call.line) == (row.job_id, "orders.py:41")
+    note = f"workflow orders.fulfil (job {row.job_id}) waits for it, at orders.py:41"
+    assert note in explain(waited_for).notes
+
+
+def test_a_workflow_is_gathered_with_the_parked_request_of_its_child_job(store_url: str) -> None:
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> Any:
+        row = queued_job(state=JobState.SUSPENDED, suspensions=1, wake_at=ago(-600))
+        call = Call(call_id="job#1", kind=CallKind.JOB, name="x", job_id=uuid4())
+        await store.insert_jobs([row])
+        await store.keep_suspensions(
+            [TurnRow(job_id=row.job_id, attempt=1, suspension=Suspension(calls=(call,)))]
+        )
+        await store.park([parked({"id": str(call.job_id), "subject": str(call.job_id), "data": {}})])
+        return call, await gather(store, endpoints, str(row.job_id))
+
+    call, facts = on_store(store_url, find)
+    found = explain(replace(facts, system=SystemFacts(now=facts.system.now)))
+    assert (found.cause, found.needs_action) == (Cause.CALL_AWAITED, True)
+    assert "no agent has announced its job type" in found.detail
+    assert found.commands[0] == f"warrener explain {call.job_id}"
+
+
+def test_a_workflow_that_ends_is_gathered_with_its_undo_once_its_child_jobs_are_over(store_url: str) -> None:
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> tuple[Any, Any]:
+        row, child = await put_workflow(store)
+        undo = running_job(job_id=undo_job_id(row.job_id, "job/cards.charge#1"), parent_id=row.job_id)
+        await store.insert_jobs([undo])
+        changed = evolve(row, version=2, ending=JobState.CANCELLED, ending_reason="wrong order")
+        await store.save_jobs([succeeded(child), Save(changed)])
+        found = [await gather(store, endpoints, str(one)) for one in (row.job_id, undo.job_id)]
+        return undo, found
+
+    undo, (workflow, undoing) = on_store(store_url, find)
+    assert workflow.awaited.row.job_id == undo.job_id
+    assert undoing.parent_call.name == "cards.charge"

@@ -6,16 +6,18 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from jsonschema import Draft202012Validator
 from services.console.tests.conftest import Run
 from services.console.tests.web.conftest import NO_BROKER, browser_on, filled_template, open_copy
 from services.console.tests.web.filled_rooms import Filler
-from services.console.tests.web.stored_jobs import ERROR, put_dead
+from services.console.tests.web.stored_jobs import ERROR, put_dead, put_workflow
 from services.console.tests.web.test_dead_letters_page import REDRIVE
 from tools.reference.console_api import api_schemas
 
+from warrener.explanations.suggestions import end_hold
 from warrener.operations.job import JOB
 from warrener.operations.masking import Masker
 from warrener.operations.noun import Noun
@@ -56,6 +58,7 @@ def timeless(document: Any) -> str:
 def test_each_verb_has_a_button_on_a_page() -> None:
     templates = Path(page.__file__).parent.joinpath("templates").rglob("*.html")
     offered = set(re.findall(r"\b(?:action|may)\(\"([\w.-]+)\"", "".join(map(Path.read_text, templates))))
+    offered |= {one.verb for one in end_hold(uuid4())}  # in the box of the cause, for a held job alone
     assert set(installed_site().actions) <= offered
 
 
@@ -65,6 +68,7 @@ async def _read_api(noun: Noun, template: Path, folder: Path) -> tuple[Any, Any]
         console.masker = Masker(None)  # as in a terminal
         await Filler(console.store, await console.now() + timedelta(hours=1)).put_agents()  # alive throughout
         await put_dead(console.store, error=ERROR.model_copy(update={"stack": "line 31, in load"}))
+        await put_workflow(console.store)
         await console.store.dead_letter_store.save_redrive(REDRIVE)
         async with browser_on(console) as client:
 

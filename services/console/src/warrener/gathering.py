@@ -23,10 +23,12 @@ from warrener.explanations.facts import (
     Subject,
     SystemFacts,
     TypeSubject,
+    UnseenFacts,
     ended_agents,
 )
 from warrener.selection import search_job
 from warrener_contracts.fields import is_queue_name
+from warrener_contracts.identity import undo_job_id
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_store import StoreError
@@ -36,12 +38,18 @@ from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.errors import StoreFull
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
+from warrener_store.workflows.readings import all_calls, open_calls
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
     from warrener.doctor.inspector import BrokerInspector, QueueInfo
     from warrener.doctor.management_api import QueueBindings
+    from warrener_contracts.events import Call
     from warrener_store import Store
     from warrener_store.schedules.rows import ScheduleRow
+    from warrener_store.workflows.rows import TurnRow
 
 _QUEUE_TIMEOUT = 0.5  # seconds; of a queue without a quorum, the broker knows nothing for long
 _QUERIES = 20  # channels at once
@@ -280,21 +288,30 @@ async def gather_job(
     query_broker: QueryBroker | None = None,
 ) -> JobFacts:
     """Gather the facts of one job; those of the broker only while it is not over."""
+    turns, jobs = await gather_turns(store, row)
+    signals = await store.sent_signals(row.job_id) if row.suspensions else []
+    awaited = None if row.state.terminal else _find_awaited(row, turns, jobs)
+    queues = {row.queue} if awaited is None else {row.queue, awaited.queue}
     system = await gather_system(
         store,
         endpoints,
-        () if row.state.terminal else (row.queue,),
+        () if row.state.terminal else queues,
         with_bindings=with_bindings,
         with_broker=with_broker and not row.state.terminal,
         query_broker=query_broker,
     )
+    is_suspended = row.state is JobState.SUSPENDED and row.ending is None
+    calls = open_calls(turns) if is_suspended else ()
+    missing = [call.job_id for call in calls if call.job_id and call.job_id not in jobs]
+    dead = [job.job_id for job in jobs.values() if job.state is JobState.DEAD]
     found = await store.dead_letter_store.list_dead_letters(
-        DeadLetterFilter(states=(), job_ids=(row.job_id,))
+        DeadLetterFilter(states=(), job_ids=(row.job_id, *dead), limit=1 + len(dead))
     )
-    dead_letter = found[0] if found else None
+    dead_letter = next((one for one in found if one.job_id == row.job_id), None)
     new = dead_letter.redriven_as if dead_letter is not None else None
     schedule = row.source.removeprefix(_SCHEDULE_SOURCE)
     is_refusal_reported = row.dispatched_at is None and row.wake_at == REFUSAL_REPORTED
+    parent, parent_call = await _find_parent(store, row)
     return JobFacts(
         system=system,
         row=row,
@@ -303,7 +320,71 @@ async def gather_job(
         redriven_as=(await store.jobs_by_id([new])).get(new) if new is not None else None,
         refusing_since=await _queue_refuses_since(store, row.queue) if is_refusal_reported else None,
         schedule=schedule if schedule != row.source else None,
+        turns=tuple(turns),
+        jobs=jobs,
+        awaited=None if awaited is None else await _facts_of_awaited(store, system, awaited),
+        parked_child=await _find_parked_child(store, system, missing[0]) if missing else None,
+        settled=frozenset(one.job_id for one in found if not one.state.unresolved),
+        signals=tuple(signals),
+        parent=parent,
+        parent_call=parent_call,
     )
+
+
+async def gather_turns(store: "Store", row: JobRow) -> "tuple[Sequence[TurnRow], Mapping[UUID, JobRow]]":
+    """Gather the turns of a workflow, and the jobs of them that it may wait for: the children of open calls
+    and, once it has not succeeded, all that an undo is about. Of another job: nothing."""
+    if not row.suspensions:
+        return (), {}
+    turns = (await store.turns_of([row.job_id])).get(row.job_id, [])
+    ids = {call.job_id for call in open_calls(turns)}
+    if row.ending is not None or (row.state.terminal and row.state is not JobState.SUCCEEDED):
+        undone = [call for call in all_calls(turns) if call.undo is not None]
+        ids |= {call.job_id for call in undone} | {undo_job_id(row.job_id, one.call_id) for one in undone}
+    return turns, await store.jobs_by_id([each for each in ids if each is not None])
+
+
+def _find_awaited(row: JobRow, turns: "Sequence[TurnRow]", jobs: "Mapping[UUID, JobRow]") -> JobRow | None:
+    """The first job that a suspended workflow waits for."""
+    if row.state is not JobState.SUSPENDED:
+        return None
+    calls = all_calls(turns)
+    ids = [call.job_id for call in calls if call.job_id and not (row.ending and call.detached)]
+    if row.ending is not None:  # after its child jobs, the undos: of the newest call first
+        ids += [undo_job_id(row.job_id, call.call_id) for call in reversed(calls)]
+    found = (jobs[each] for each in ids if each in jobs)
+    return next((job for job in found if not job.state.terminal), None)
+
+
+async def _find_parked_child(store: "Store", system: SystemFacts, job_id: "UUID") -> UnseenFacts | None:
+    """The facts of a child job that has no row, if its request is parked."""
+    from warrener.gathering_unseen import find_parked  # noqa: PLC0415 - most subjects have a row
+
+    parked, searched = await find_parked(store, str(job_id))
+    if parked is None:
+        return None
+    return UnseenFacts(system=system, text=str(job_id), parked=parked, searched=searched)
+
+
+async def _facts_of_awaited(store: "Store", system: SystemFacts, row: JobRow) -> JobFacts:
+    """The facts of a job that a workflow waits for, without those behind it."""
+    turns, jobs = await gather_turns(store, row)
+    attempts = tuple(await store.attempts_of([row.job_id]))
+    return JobFacts(system=system, row=row, attempts=attempts, turns=tuple(turns), jobs=jobs)
+
+
+async def _find_parent(store: "Store", row: JobRow) -> "tuple[JobRow | None, Call | None]":
+    """The parent of a job and, if that is a workflow which waits for it, the call."""
+    if row.parent_id is None:
+        return None, None
+    parent = (await store.jobs_by_id([row.parent_id])).get(row.parent_id)
+    if parent is None or parent.state is not JobState.SUSPENDED:
+        return parent, None
+    turns = (await store.turns_of([parent.job_id])).get(parent.job_id, [])
+    for call in open_calls(turns) if parent.ending is None else all_calls(turns):
+        if row.job_id in (call.job_id, undo_job_id(parent.job_id, call.call_id)):
+            return parent, call
+    return parent, None
 
 
 async def _queue_refuses_since(store: "Store", queue: str) -> datetime | None:

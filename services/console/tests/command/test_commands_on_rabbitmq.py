@@ -85,6 +85,7 @@ def test_a_bad_line_is_named_with_what_to_do_next(run: Run, vhost_url: str) -> N
         f"dead-letters redrive {UNKNOWN}",
         f"dead-letters drop {UNKNOWN} --reason old --yes",
         f"cancel {UNKNOWN}",
+        f"send {UNKNOWN} packed",
         "breaker open job:no.type",
         "schedule remove nothing",
     ],

@@ -16,7 +16,7 @@ from warrener.context import pick_endpoints
 from warrener.errors import CommandError
 from warrener.operations.jobs import NOT_OVER, CancelBody, select_jobs
 from warrener.operations.masking import Masker
-from warrener.operations.noun import Backend, Call, ListQuery
+from warrener.operations.noun import Backend, ListQuery, VerbCall
 from warrener.options import parse_policy_options
 from warrener.settings import CommandSettings
 from warrener_client.testing import StandIn
@@ -155,7 +155,7 @@ async def test_a_whole_id_may_be_a_key_where_the_store_is_open(
 ) -> None:
     endpoints = pick_endpoints(None, sqlite_store_url, None, CommandSettings())
     backend = Backend(None, endpoints, Masker(None))
-    call = Call(backend=backend, key="", by="ann", body=CancelBody(ids=[UNKNOWN]), reply_timeout=1)
+    call = VerbCall(backend=backend, key="", by="ann", body=CancelBody(ids=[UNKNOWN]), reply_timeout=1)
     assert await select_jobs(call, NOT_OVER, "jobs") == ([UUID(UNKNOWN)], "")
     await backend.open_store()
     assert await select_jobs(call, NOT_OVER, "jobs") == ([jobs["mail"].job_id], "")

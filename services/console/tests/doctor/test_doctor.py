@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from services.console.tests.explanations.explained import agent, job_type, queue, silent, system
-from tests.store_rows import NOON, after, agent_row
+from tests.store_rows import NOON, after, agent_row, queued_job
 
 from warrener.command.doctor import check_isolation, run_bounded
 from warrener.context import pick_endpoints, resolve_endpoints
@@ -29,6 +29,8 @@ from warrener.errors import CommandError
 from warrener.explanations.facts import QueueSubject
 from warrener.settings import CommandSettings
 from warrener_contracts import topology as wire
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.retryability import CODE_CHANGED, UNKNOWN_JOB_TYPE
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.running_up import Endpoints
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentRow
@@ -139,10 +141,17 @@ def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> Non
         last_seen_at=NOON,
         wake_at=None,
     )
-    (found,) = store.check_mixed_queues([incident], after(300))
+    unknown = ErrorInfo(kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="a1 does not know new")
+    found = store.check_mixed_queue(incident, [queued_job(error=unknown)])
+    assert found is not None
     assert finding(found) == (ERROR, "jobs of new wait in queue default")
     assert found.do == "start an agent of queue default that knows new"
-    assert not store.check_mixed_queues([incident], after(600)), "none was given back since"
+    changed = queued_job(error=unknown.model_copy(update={"type": CODE_CHANGED, "message": "expected pay"}))
+    found = store.check_mixed_queue(incident, [changed])
+    assert found is not None
+    assert found.check == "changed code"
+    assert finding(found) == (ERROR, "1 job of new cannot go on with the code of queue default: expected pay")
+    assert store.check_mixed_queue(incident, []) is None, "its jobs have gone on"
 
 
 # -- what waits ----------------------------------------------------------------------------------------------

@@ -20,7 +20,16 @@ from warrener.explanations.explanation import Explanation
 from warrener.explanations.unseen import explain_unreachable_store
 from warrener.render.explanation import next_line
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
-from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
+from warrener_contracts.events import (
+    Call,
+    CallKind,
+    ErrorInfo,
+    ErrorKind,
+    Suspension,
+    TickStatus,
+    UndoRequest,
+)
+from warrener_contracts.identity import undo_job_id
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 from warrener_contracts.schedule_rules import IntervalRule
@@ -34,6 +43,7 @@ from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.workflows.rows import TurnRow
 
 PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "why-a-job-waits.md"
 BEGIN, END = "<!-- causes: begin -->", "<!-- causes: end -->"
@@ -51,6 +61,11 @@ KILLED = ErrorInfo(
 )
 UNKNOWN_TYPE = ErrorInfo(
     kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="loader-7c9f does not know flights.load"
+)
+CHANGED = ErrorInfo(
+    kind=ErrorKind.ERROR,
+    type="CodeChanged",
+    message="expected cards.charge at orders.py:41 as before, got cards.reserve",
 )
 
 # -- the system around ---------------------------------------------------------------------------------------
@@ -143,6 +158,38 @@ running = partial(
 
 retrying = partial(queued, state=JobState.RETRYING, attempt=2, failures=1, due_at=after(240), error=ERROR)
 """A job whose second attempt is due in four minutes."""
+
+CHILD = UUID("01936f31-2c44-7d0a-9b1e-3f5a7c9d1e2f")
+CALLS = {
+    CallKind.JOB: Call(
+        call_id="job#1",
+        kind=CallKind.JOB,
+        name="cards.charge",
+        line="orders.py:41",
+        job_id=CHILD,
+        undo=UndoRequest(job_type="cards.refund"),
+    ),
+    CallKind.SIGNAL: Call(call_id="signal#1", kind=CallKind.SIGNAL, name="packed", line="orders.py:44"),
+}
+"""A call of each kind that a workflow waits for."""
+
+
+def suspended(*kinds: CallKind, row: dict[str, Any] | None = None, **more: Any) -> facts.JobFacts:
+    """A workflow whose only turn has made calls of these kinds. Further fields are of the suspension, but for
+    `child`, which is the row of its child job, and `around`."""
+    fields = {"state": JobState.SUSPENDED, "suspensions": 1, "wake_at": after(600)} | (row or {})
+    workflow = replace(queued(job_type="orders.fulfil", **fields), job_id=JOB)
+    child, around = more.pop("child", None), more.pop("around", None) or system()
+    end = Suspension(calls=tuple(CALLS[kind] for kind in kinds), **more)
+    turn = TurnRow(job_id=JOB, attempt=1, suspension=end, suspended_at=after(-240))
+    return job_facts(
+        workflow,
+        around,
+        turns=(turn,),
+        jobs={} if child is None else {child.job_id: child},
+        awaited=None if child is None or child.state.terminal else facts.JobFacts(system=around, row=child),
+    )
+
 
 ENDING = retrying(
     job_id=UUID("01936f31-5d0c-7e11-a2b4-6c8e9f0a1b2d"), job_type="billing.charge", attempt=3, losses=2
@@ -356,6 +403,56 @@ CASES: dict[str, facts.Subject | Explanation] = {
     "The agent that runs it was killed a moment ago.": job_facts(
         running(), system(queues=queue(), agents=(agent(last_seen_at=after(-2)),))
     ),
+    "A workflow waits for a child job.": suspended(
+        CallKind.JOB, CallKind.SIGNAL, child=running(job_id=CHILD, job_type="cards.charge")
+    ),
+    "A workflow waits for a child job whose agent is gone.": suspended(
+        CallKind.JOB,
+        child=queued(job_id=CHILD, job_type="cards.charge"),
+        around=system(queues=queue(waiting=1), agents=(silent(),)),
+    ),
+    "A workflow waits for a signal.": suspended(CallKind.SIGNAL),
+    "A workflow waits for a signal, and not for longer than a time.": suspended(
+        CallKind.SIGNAL, wake_at=after(600), timer_line="orders.py:44"
+    ),
+    "A workflow sleeps.": suspended(wake_at=after(600), timer_line="orders.py:52"),
+    "The next turn of a workflow is due.": suspended(CallKind.SIGNAL, row={"wake_at": after(-1)}),
+    "The next turn of a workflow is due, and the supervisor is frozen.": suspended(
+        CallKind.SIGNAL, row={"wake_at": after(-60)}
+    ),
+    "A workflow was cancelled, and its child job has not ended.": suspended(
+        CallKind.JOB,
+        row={"ending": JobState.CANCELLED, "ending_reason": "wrong order"},
+        child=running(job_id=CHILD, job_type="cards.charge"),
+    ),
+    "A workflow has failed, and undoes a call.": suspended(
+        CallKind.JOB,
+        row={"ending": JobState.DEAD, "ending_reason": "OutOfStock is never retried"},
+        child=running(job_id=undo_job_id(JOB, "job#1"), job_type="cards.refund"),
+    ),
+    "A workflow has failed, and is held.": suspended(
+        CallKind.JOB, row={"ending_reason": "its 5 attempts are used up", "error": ERROR}
+    ),
+    "A workflow waits for a child job of a type that no agent has announced.": replace(
+        suspended(CallKind.JOB),
+        parked_child=unseen(
+            text=str(CHILD),
+            parked=parked(
+                "unknown_job_type", "expected a job type that an agent has announced, got 'cards.charge'"
+            ),
+        ),
+    ),
+    "A workflow was cancelled, and a call could not be undone.": suspended(
+        CallKind.JOB,
+        row={
+            "state": JobState.CANCELLED,
+            "cancel_reason": "wrong order",
+            "finished_at": after(-60),
+            "wake_at": None,
+        },
+        child=dead(5, job_id=undo_job_id(JOB, "job#1"), job_type="cards.refund"),
+    ),
+    "The code of a workflow has changed.": job_facts(retrying(error=CHANGED, failures=0)),
     "It has succeeded.": job_facts(ended(JobState.SUCCEEDED)),
     "It was cancelled.": job_facts(ended(JobState.CANCELLED, cancel_reason="wrong file")),
     "Its deadline has passed.": job_facts(ended(JobState.EXPIRED, deadline_at=after(-60))),

@@ -6,11 +6,14 @@ from datetime import timedelta
 import pytest
 from services.console.tests.explanations.explained import (
     CASES,
+    CHILD,
     ENDING,
     JOB,
     PAGE,
     agent,
     breaker,
+    dead,
+    ended,
     explained,
     job_facts,
     job_type,
@@ -20,6 +23,7 @@ from services.console.tests.explanations.explained import (
     retrying,
     running,
     silent,
+    suspended,
     system,
     unseen,
     updated,
@@ -37,9 +41,11 @@ from warrener.explanations.facts import (
     TypeSubject,
     attempts_text,
 )
-from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.events import CallKind, ErrorInfo, ErrorKind
+from warrener_contracts.identity import undo_job_id
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
+from warrener_store.workflows.readings import SentSignal
 
 GONE = system(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default": ENDING})
 
@@ -104,6 +110,13 @@ def test_only_slots_of_agents_that_know_the_type_count() -> None:
     assert "loader-7c9f" in found.sentence
 
 
+def test_slots_without_an_attempt_are_held_by_handlers_that_could_not_be_stopped() -> None:
+    stuck = agent(free_slots={"default": 0}, running=1)
+    found = explain(queued_in(agents=(stuck,)))
+    assert found.cause is Cause.SLOTS_FULL
+    assert found.notes[0].startswith("3 of the slots have no running attempt: a handler that could not be")
+
+
 def test_a_broker_that_was_not_queried_is_unknown_and_not_healthy() -> None:
     unknown = system(schedulers=None, supervisors=None, queues={})
     found = explain(job_facts(queued(), unknown))
@@ -138,6 +151,8 @@ def test_attempts_beyond_the_limit_are_put_in_words() -> None:
     assert attempts_text(JobState.RUNNING, 1, 0, 0, 5) == "1 of 5"
     assert attempts_text(JobState.RETRYING, 3, 2, 0, 5) == "2 of 5"
     assert attempts_text(JobState.DEAD, 8, 5, 3, 5) == "8, of which 5 of at most 5 failed and 3 were lost"
+    turns = attempts_text(JobState.SUSPENDED, 3, 0, 0, 5, turns=True)
+    assert turns == "3 turns, of which 0 of at most 5 failed"
     assert attempts_text(JobState.DEAD, 4, 0, 4, 5, noun="attempt") == "4 attempts, of which 4 were lost"
 
 
@@ -169,6 +184,56 @@ def test_a_job_that_has_ended_its_agents_is_offered_no_further_one() -> None:
     found = explain(job_facts(queued(losses=2), gone))
     assert found.commands == [f"warrener job {JOB}"]
     assert "2 of its attempts were lost with their agents: another agent may end too" in found.notes
+
+
+def test_a_workflow_whose_child_job_has_ended_waits_for_its_next_turn_and_for_no_job() -> None:
+    over = replace(ended(JobState.SUCCEEDED, job_type="cards.charge"), job_id=CHILD)
+    facts = replace(suspended(CallKind.JOB, CallKind.SIGNAL, child=over), awaited=None)
+    found = explain(facts)
+    assert (found.cause, found.since) == (Cause.SUPERVISOR_STALLED, over.finished_at)
+    unknown = explain(suspended(CallKind.JOB))
+    assert (unknown.cause, unknown.detail) == (Cause.CALL_AWAITED, "its request is not accepted yet")
+
+
+def test_calls_that_were_undone_or_never_ran_are_left_out_of_what_a_workflow_undoes() -> None:
+    row = {"ending": JobState.CANCELLED, "wake_at": after(-1)}
+    never_ran = replace(ended(JobState.DEAD, job_type="cards.charge", attempt=0), job_id=CHILD)
+    undone = replace(ended(JobState.SUCCEEDED, job_type="cards.refund"), job_id=undo_job_id(JOB, "job#1"))
+    for job in (never_ran, undone):
+        found = explain(replace(suspended(CallKind.JOB, row=row, child=job), awaited=None))
+        assert found.sentence == "The end of the workflow is due"
+    awaited = explain(replace(suspended(CallKind.JOB, row=row), awaited=None))
+    assert awaited.sentence.startswith("The workflow ends as cancelled, and waits for cards.refund")
+
+
+UNDO = undo_job_id(JOB, "job#1")
+
+
+@pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD])
+def test_a_failed_undo_is_the_cause_of_any_end_until_its_dead_letter_is_settled(state: JobState) -> None:
+    end = {"state": state, "finished_at": after(-60), "wake_at": None}
+    failed = replace(dead(5, job_type="cards.refund"), job_id=UNDO)
+    facts = suspended(CallKind.JOB, row=end, child=failed)
+    found = explain(facts)
+    assert (found.cause, found.needs_action, found.steps[-1].status) == (
+        Cause.UNDO_FAILED,
+        True,
+        StepStatus.BLOCKED,
+    )
+    assert found.sentence.endswith("; cards.charge, called at orders.py:41 could not be undone")
+    assert found.detail == f"cards.refund, job {UNDO}, is dead: Timeout: no answer within 30 s"
+    assert found.commands[0] == f"warrener dead-letters redrive {UNDO}"
+    assert explain(replace(facts, settled=frozenset({UNDO}))).cause is not Cause.UNDO_FAILED
+    undone = replace(ended(JobState.SUCCEEDED), job_id=UNDO)
+    steps = explain(suspended(CallKind.JOB, row=end, child=undone)).steps
+    assert "undone: cards.charge" in [step.detail for step in steps]
+
+
+def test_signals_that_no_call_awaits_are_noted() -> None:
+    sent = [SentSignal(name, name, after(-60)) for name in ("packed", "pakced")]
+    found = explain(replace(suspended(CallKind.SIGNAL), signals=tuple(sent)))
+    assert found.notes == ("signal pakced, received 1 min ago, is not awaited",)
+    assert found.next == f"Its next turn begins with `{found.suggestions[0].command}`"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from uuid import uuid4
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,11 +12,12 @@ from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, w
 from warrener.render.time_axis import FOLD_FACTOR, FoldedAxis, TimeSpan, fold_waits
 from warrener.render.waterfall import MAX_ATTEMPTS, MAX_CHILD_JOBS, Waterfall, WaterfallFacts, lay_out
 from warrener.render.waterfall_bars import BarLook, MarkKind, RowKind, WaitGroup, WaterfallRow
-from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.events import ErrorInfo, ErrorKind, Suspension
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.jobs.views import CheckpointRow
+from warrener_store.workflows.rows import TurnRow
 
 DAMAGED = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message="7 columns")
 
@@ -291,3 +293,26 @@ def test_later_is_never_left_of_earlier_and_ticks_stand_at_round_times_outside_o
 def test_the_ticks_of_a_short_job() -> None:
     ticks = FoldedAxis(NOON, after(0.35)).ticks(4)
     assert [tick.text for tick in ticks] == ["0", "100 ms", "200 ms", "300 ms"]
+
+
+def test_the_turns_of_a_workflow_are_one_bar_with_those_that_ran_between_them() -> None:
+    turns = [
+        TurnRow(
+            job_id=uuid4(),
+            attempt=number,
+            began_at=after(10 * number),
+            suspension=Suspension(),
+            suspended_at=after(10 * number + 1),
+        )
+        for number in range(1, 400)
+    ]
+    row = queued_job(state=JobState.SUSPENDED, attempt=399, suspensions=399, requested_at=after(-1))
+    laid_out = lay_out(WaterfallFacts(row=row, turns=turns, now=after(5000)))
+    assert names(laid_out) == ["request", "delay", "its calls"]
+    [bar] = laid_out.rows[-1].bars
+    assert (bar.start, bar.end, bar.look) == (after(10), after(5000), BarLook.HATCHED)
+    assert laid_out.rows[-1].detail == "of 399 turns"
+    over = finished(JobState.SUCCEEDED, 5100, attempt=400, suspensions=399, dispatched_at=after(5050))
+    last = ended(400, AttemptOutcome.SUCCEEDED, (5050, 5060, 5099), "done")
+    laid_out = lay_out(WaterfallFacts(row=over, attempts=[last], turns=turns, now=after(6000)))
+    assert names(laid_out)[2:] == ["its calls", "attempt 400", "succeeded"]

@@ -3,17 +3,18 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from tests import store_rows
 
-from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry
+from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry, Suspension
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.logs.rows import LogLimit
+from warrener_store.workflows.rows import TurnRow
 
 HOSTILE = "<script>alert(1)</script>"
 FINGERPRINT = "9f86d081884c"
@@ -88,6 +89,41 @@ async def put_dead(
     save = replace(over, row=replace(over.row, finished_at=end), attempt=last, dead_letter=death)
     await store.save_jobs([save])
     return save.row
+
+
+async def put_workflow(store: Store, seconds: float = 60, **fields: Any) -> tuple[JobRow, JobRow]:
+    """A workflow that was requested so many seconds ago and waits for a child job, which runs, and for a
+    signal; its step is answered. Returns it and the child job."""
+    workflow_id = uuid4()
+    child = await put_running(store, seconds - 5, job_type="cards.charge", parent_id=workflow_id)
+    wake = {"state": JobState.SUSPENDED, "suspensions": 1, "wake_at": ago(-600)}
+    plain = {"job_id": workflow_id, "job_type": "orders.fulfil", "arguments": {"order": 17}}
+    row = await put_queued(store, seconds, **(plain | wake | fields))
+    suspension = Suspension.model_validate(
+        {
+            "calls": [
+                {"call_id": "step/price#1", "kind": "step", "name": "price", "line": "orders.py:38"},
+                {
+                    "call_id": "job/cards.charge#1",
+                    "kind": "job",
+                    "name": "cards.charge",
+                    "line": "orders.py:41",
+                    "job_id": child.job_id,
+                    "undo": {"job_type": "cards.refund", "arguments": {"order": 17, "token": "t0ps3cret"}},
+                },
+                {"call_id": "signal/packed#1", "kind": "signal", "name": "packed", "line": "orders.py:44"},
+            ],
+            "answers": [
+                {"call_id": "step/price#1", "at": ago(seconds - 4), "result": {"euros": 99, "note": HOSTILE}}
+            ],
+            "began_at": ago(seconds - 3),
+            "wake_at": ago(-600),
+            "timer_line": "orders.py:45",
+        }
+    )
+    turn = TurnRow(job_id=workflow_id, attempt=1, suspension=suspension, suspended_at=ago(seconds - 4))
+    await store.keep_suspensions([turn])
+    return row, child
 
 
 def attempt(row: JobRow, number: int, seconds: float, *, verdict: str, error: ErrorInfo | None) -> AttemptRow:

@@ -10,7 +10,7 @@ from pydantic import Field
 from tests.store_rows import NOON
 
 from warrener.errors import CommandError, ExitCode, NothingFound
-from warrener.operations.noun import ActionBody, Call, Outcome, Verb
+from warrener.operations.noun import ActionBody, Outcome, Verb, VerbCall
 from warrener.operations.roles import Principal, Role
 from warrener.web.access.guard import OpenGuard
 from warrener.web.api import ConsoleOfApp
@@ -31,7 +31,7 @@ class ReasonedGreeting(Greeting):
     reason: str = Field()
 
 
-async def greet(call: Call[Any]) -> Outcome:
+async def greet(call: VerbCall[Any]) -> Outcome:
     name: str = call.body.name
     if name == "nobody":
         return Outcome(accepted=False, sentence="refused: nobody is there")

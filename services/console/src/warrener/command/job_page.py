@@ -65,13 +65,17 @@ def _facts(row: "JobDetails", now: datetime) -> Iterable[tuple[str, RenderableTy
         after = f"{span(row.finished_at - row.requested_at)} after the request"
         yield "finished", f"{clock(row.finished_at)}, {after}"
     limit = row.policy.max_attempts
-    yield "attempts", attempts_text(row.state, row.attempt, row.failures, row.losses, limit)
+    yield (
+        "attempts",
+        attempts_text(row.state, row.attempt, row.failures, row.losses, limit, turns=bool(row.suspensions)),
+    )
     yield "retries", f"after {job_retries_text(row.policy, row.accepted_at)}"
     yield "queue", f"{row.queue}, {row.guarantee.value}"
     further: dict[str, RenderableType | None] = {
         "agent": None if row.state.terminal else row.agent_id,
         "progress": None if row.progress is None else f"{row.progress:.0%} {row.progress_note or ''}",
         "cancel": row.cancel_reason,
+        "end": None if row.ending_reason == row.cancel_reason else row.ending_reason,
         "key": row.idempotency_key,
         "parent": None if row.parent_id is None else id_text(row.parent_id),
         "trace": row.trace_id,

@@ -20,7 +20,7 @@ from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
     from warrener.operations.jobs import JobsQuery
-    from warrener.operations.noun import Backend
+    from warrener.operations.noun import Backend, Verb
     from warrener_store.jobs.rows import JobRow
 
 _WATCH_INTERVAL = 1.0  # seconds
@@ -89,6 +89,41 @@ def cancel_command() -> Callable[..., None]:
     return verbs.finished(command, cancel_jobs, {"keys": own.pop("keys")}, filters | own)
 
 
+def send_command() -> Callable[..., None]:
+    """Make `warrener send`: the verb of the noun, with the name of the signal as its second argument."""
+    from warrener.command import verbs
+    from warrener.operations.jobs import JOBS
+    from warrener.operations.workflows import SEND, send_signal
+
+    send = verbs.verb_command(JOBS, SEND)
+    own = {name: (one.annotation, one.default) for name, one in signature(send).parameters.items()}
+    del own["reason"]  # of the console's audit log
+    name = typer.Argument(metavar="NAME", help="Name of the signal, such as packed.", show_default=False)
+    arguments = {"key": own.pop("key"), "name": (Annotated[str, name], own.pop("name")[1])}
+    return verbs.finished(send, send_signal, arguments, own)
+
+
+def resume_command() -> Callable[..., None]:
+    """Make `warrener resume`, the verb of the noun."""
+    from warrener.operations.workflows import RESUME
+
+    return _verb_of_one(RESUME)
+
+
+def undo_command() -> Callable[..., None]:
+    """Make `warrener undo`, the verb of the noun."""
+    from warrener.operations.workflows import UNDO
+
+    return _verb_of_one(UNDO)
+
+
+def _verb_of_one(verb: "Verb[Any]") -> Callable[..., None]:
+    from warrener.command import verbs
+    from warrener.operations.jobs import JOBS
+
+    return verbs.verb_command(JOBS, verb)
+
+
 def _list_rejected(given: dict[str, Any], store: str | None, *, as_json: bool) -> None:
     """List the requests that made no job: the scheduler parks them."""
     from warrener.command import verbs
@@ -141,6 +176,10 @@ def job(
         "Show log lines as they arrive, until the job ends; exit code 4 without a result. With"
         " --json, one line each.",
     ),
+    journal: bool = flag(
+        "--journal", "Show the calls of a workflow and their answers; with --json, what a test replays."
+    ),
+    tree: bool = flag("--tree", "Show its child jobs, theirs, and so on."),
     store: Store = None,
     as_json: Json = False,
 ) -> None:
@@ -151,6 +190,8 @@ def job(
     $ warrener job 456789ab --wait --json | jq .result
     $ warrener job 456789ab --logs
     $ warrener job 456789ab --follow
+    $ warrener job 456789ab --tree
+    $ warrener job 456789ab --journal --json > journal.json
     """
     from warrener.command import verbs
     from warrener.selection import find_job
@@ -163,7 +204,12 @@ def job(
             return await follow_logs(backend, row, attempt, as_json=as_json)
         if wait:
             row = await _wait_for_end(backend, row)
-        if logs or attempt is not None:
+        if journal or tree:
+            from warrener.command import workflow_pages
+
+            show = workflow_pages.show_journal if journal else workflow_pages.show_tree
+            await show(backend, row, as_json=as_json)
+        elif logs or attempt is not None:
             from warrener.command.job_logs import show_logs
 
             await show_logs(backend, row, attempt, as_json=as_json)

@@ -269,7 +269,7 @@ def _add_escalations(app: typer.Typer, word: Word) -> None:
 _ADD: Mapping[str, Callable[[typer.Typer, Word], None]] = {
     **dict.fromkeys(("up", "env", "migrate"), _command("services")),
     **dict.fromkeys(("agent", "scheduler", "supervisor"), _command("services", context_settings=_FORWARD)),
-    **dict.fromkeys(("jobs", "job", "cancel"), _command("jobs")),
+    **dict.fromkeys(("jobs", "job", "cancel", "send", "resume", "undo"), _command("jobs")),
     **dict.fromkeys(("explain", "trace", "find", "top"), _command("inspect")),
     **dict.fromkeys(("doctor", "topology"), _command("doctor")),
     **dict.fromkeys(("agents", "queues", "job-types", "audit"), _look),
@@ -295,6 +295,9 @@ _ABOUTS = {
     JOBS: {
         "request": "Request a job, or one per line of a file.",
         "cancel": "Cancel a job, or several.",
+        "send": "Send a signal to a workflow, which receives those of one name in their order.",
+        "resume": "Resume a held workflow: the turn that failed is tried again.",
+        "undo": "End a held workflow: its calls are undone, the newest first, then it is dead.",
         "schedule": "Schedules request jobs by the clock, or after events: put, pause, backfill and inspect "
         "them.",
     },

@@ -20,9 +20,9 @@ from warrener.context import ResolvedEndpoints, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.operations.masking import Masker
 from warrener.operations.noun import (
+    TEXTS,
     ActionBody,
     Backend,
-    Call,
     Flag,
     ListQuery,
     Noun,
@@ -30,6 +30,7 @@ from warrener.operations.noun import (
     OutcomeBody,
     Preview,
     Verb,
+    VerbCall,
 )
 from warrener.render.screen import err, facts_grid, one_line, out, print_json, table
 from warrener.render.times import ago, clock, span
@@ -184,7 +185,9 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
             raise UsageError("expected --reason, got none", do="give one; a dry run needs none")
         body = validated(verb.body, given | ({verb.keys: keys} if verb.keys else {}))
         who, reply_timeout = by or options.current_user(), None if no_wait else timeout
-        call: partial[Call[Any]] = partial(Call, key=key, by=who, body=body, reply_timeout=reply_timeout)
+        call: partial[VerbCall[Any]] = partial(
+            VerbCall, key=key, by=who, body=body, reply_timeout=reply_timeout
+        )
         endpoints = resolve_endpoints(broker, store)
         preview = verb.preview
         if preview is not None and (is_dry or not yes):
@@ -309,7 +312,9 @@ def _option(name: str, field: FieldInfo) -> tuple[Any, Any]:
 
 def validated(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
     with options.report_invalid_fields():
-        return model.model_validate({name: value for name, value in given.items() if value is not None})
+        return model.model_validate(
+            {name: value for name, value in given.items() if value is not None}, context=TEXTS
+        )
 
 
 # -- tables and pages --------------------------------------------------------------------------------------

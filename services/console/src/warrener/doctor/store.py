@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from warrener.doctor import CheckResult, failed, ok, warning
 from warrener.errors import store_error
+from warrener.explanations.facts import counted
 from warrener.render.times import ago, span
+from warrener_contracts.retryability import CODE_CHANGED, is_unrunnable_here
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.secrets import mask
 from warrener_store import StoreError
 from warrener_store.agents.rows import SILENT_AFTER, AgentRow, JobTypeRow
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentFilter, IncidentRow, still_refused
+from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.opening import open_store_on_demand
 from warrener_store.parked.rows import ParkedFilter, ParkedMessage
 
@@ -22,8 +26,9 @@ if TYPE_CHECKING:  # it imports the ports of all aggregates
 _START_TIMEOUT = 6.0  # seconds
 _PROBE = "warrener-doctor"
 _PROBE_SIZE = 16_384  # bytes; less may find room in a page of the database though its disk is full
-_MAX_INCIDENTS, _MAX_IN_TROUBLE = 1000, 10
+_MAX_INCIDENTS, _MAX_IN_TROUBLE, _MAX_GIVEN_BACK = 1000, 10, 200
 _MIXED_QUEUE_PERIOD = timedelta(minutes=7)  # an agent returns an unknown job every five
+_WAITING = (JobState.QUEUED, JobState.RETRYING)
 _MAX_SKEW = timedelta(seconds=1)
 
 
@@ -117,7 +122,11 @@ async def _check_contents(store: "Store") -> AsyncIterator[CheckResult]:
         yield result
     yield check_served_types(living, list(types.values()), now)
     open_incidents = await store.escalations.incidents(IncidentFilter(limit=_MAX_INCIDENTS))
-    for result in (*check_mixed_queues(open_incidents, now), *check_refused_pieces(open_incidents, now)):
+    for incident in open_incidents:
+        is_recent = incident.kind == MIXED_QUEUE and now - incident.last_seen_at <= _MIXED_QUEUE_PERIOD
+        if is_recent and (mixed := check_mixed_queue(incident, await _given_back(store, incident))):
+            yield mixed
+    for result in check_refused_pieces(open_incidents, now):
         yield result
     if parked := await store.parked(limit=1):
         yield warning(
@@ -146,17 +155,24 @@ def check_agents_in_trouble(known: Sequence[AgentRow], now: datetime) -> list[Ch
     ][:_MAX_IN_TROUBLE]
 
 
-def check_mixed_queues(open_incidents: Sequence[IncidentRow], now: datetime) -> list[CheckResult]:
-    """Fail for queues in which jobs wait because no agent of the queue knows their type."""
-    return [
-        failed(
-            "mixed queue",
-            str(incident.sample.get("text", incident.subject)),
-            f"start an agent of queue {incident.subject} that knows {incident.job_type}",
-        )
-        for incident in open_incidents
-        if incident.kind == MIXED_QUEUE and now - incident.last_seen_at <= _MIXED_QUEUE_PERIOD
-    ]
+async def _given_back(store: "Store", incident: IncidentRow) -> list[JobRow]:
+    """The jobs that agents of the queue have given back, and that wait for another one."""
+    which = JobFilter(states=_WAITING, job_type=incident.job_type, limit=_MAX_GIVEN_BACK)
+    here = [row for row in await store.list_jobs(which) if row.queue == incident.subject]
+    return [row for row in here if row.error is not None and is_unrunnable_here(row.error)]
+
+
+def check_mixed_queue(incident: IncidentRow, waiting: Sequence[JobRow]) -> CheckResult | None:
+    """Fail for a queue in which jobs wait because none of its agents has their type, or code that fits the
+    journal of a workflow; None once they have gone on."""
+    errors = [row.error for row in waiting if row.error is not None]
+    if errors and errors[0].type == CODE_CHANGED:
+        many = f"{counted(len(waiting), 'job')} of {incident.job_type}"
+        what = f"{many} cannot go on with the code of queue {incident.subject}: {errors[0].message}"
+        return failed("changed code", what, f"warrener explain {waiting[0].job_id}")
+    what = str(incident.sample.get("text", incident.subject))
+    do = f"start an agent of queue {incident.subject} that knows {incident.job_type}"
+    return failed("mixed queue", what, do) if waiting else None
 
 
 def check_refused_pieces(open_incidents: Sequence[IncidentRow], now: datetime) -> list[CheckResult]:

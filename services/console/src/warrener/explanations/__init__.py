@@ -20,7 +20,8 @@ def explain(facts: Subject) -> "Explanation":
         case JobFacts():
             from warrener.explanations.jobs import explain_job  # noqa: PLC0415 - another kind needs it not
 
-            found, queues = explain_job(facts), (facts.row.queue,)
+            parked_child = None if facts.parked_child is None else explain(facts.parked_child)
+            found, queues = explain_job(facts, parked_child), (facts.row.queue,)
         case UnseenFacts():
             from warrener.explanations.unseen import explain_unseen  # noqa: PLC0415
 

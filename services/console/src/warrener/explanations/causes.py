@@ -83,6 +83,14 @@ class Cause(StrEnum):
     TIMED_OUT = "timed_out", "timeout", WAITING
     AGENT_LOST = "agent_lost", "heartbeats", WAITING
 
+    # A workflow that is suspended or held, or whose code has changed.
+    CALL_AWAITED = "call_awaited", "call"
+    SIGNAL_AWAITED = "signal_awaited", "signal", WAITING
+    TIMER_AWAITED = "timer_awaited", "timer", WAITING
+    UNDOING = "undoing", "undo"
+    CODE_CHANGED = "code_changed", "code"
+    HELD = "held", "hold", BLOCKED, "Resumed, it tries the failed turn again; else its calls are undone"
+
     # A job that is over.
     SUCCEEDED = "succeeded", "end", OVER
     CANCELLED = "cancelled", "end", OVER
@@ -90,6 +98,7 @@ class Cause(StrEnum):
     DEAD_LETTER = "dead_letter", "dead letter"
     REDRIVEN = "redriven", "dead letter", OVER
     DROPPED = "dropped", "dead letter", OVER
+    UNDO_FAILED = "undo_failed", "undo", BLOCKED, "Redrive the undo, or undo by hand what it is about"
 
     # A schedule.
     SCHEDULE_PAUSED = "schedule_paused", "pause"

@@ -197,7 +197,14 @@ def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation 
         return None
     which = f"All {slots} slots of {many} are" if slots > 1 else f"The one slot of {many} is"
     then = "The next job starts when one of them ends, or when another agent serves the queue"
-    sentence = f"{which} taken by other jobs of queue {queue}"
+    # Of an agent with one queue each slot has an attempt, but for those of attempts that are over.
+    held = sum(max(0, agent.slots - agent.running) for agent in working if agent.queues == (queue,))
+    if held:
+        walk.note(
+            f"{held} of the slots have no running attempt: a handler that could not be stopped holds one "
+            "until it returns, or its agent is restarted"
+        )
+    sentence = f"{which} taken" + (f" by other jobs of queue {queue}" if held < slots else "")
     return _end_unserved(walk, queue, Cause.SLOTS_FULL, sentence, then=then)
 
 

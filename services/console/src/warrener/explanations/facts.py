@@ -7,17 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import SILENT_AFTER
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.workflows.readings import SentSignal
 
 if TYPE_CHECKING:  # the facts of one subject need no rows of another
+    from warrener_contracts.events import Call
     from warrener_store.agents.rows import AgentRow, JobTypeRow
     from warrener_store.dead_letters.rows import DeadLetter
     from warrener_store.jobs.rows import AttemptRow, JobRow
     from warrener_store.parked.rows import ParkedMessage
     from warrener_store.schedules.rows import ScheduleRow, TickRow
+    from warrener_store.workflows.rows import TurnRow
 
 _NOT_BEGUN = (JobState.QUEUED, JobState.RETRYING)
 _CHARGED = (JobState.QUEUED, JobState.RETRYING, JobState.DEAD)
@@ -95,6 +99,15 @@ class JobFacts:
     redriven_as: "JobRow | None" = None  # the job that a redrive has made of it
     refusing_since: datetime | None = None  # when its queue began to refuse messages
     schedule: str | None = None  # the schedule that requested it
+    turns: "tuple[TurnRow, ...]" = ()  # of a workflow
+    jobs: "Mapping[UUID, JobRow]" = field(default_factory=dict[UUID, "JobRow"])
+    """Of a workflow, the jobs that it may wait for: its child jobs, and those that undo its calls."""
+    awaited: "JobFacts | None" = None  # the first of these that has not ended
+    parked_child: "UnseenFacts | None" = None  # a child job whose request is parked
+    settled: frozenset[UUID] = frozenset()  # the dead ones of these whose dead letters need nobody any longer
+    signals: tuple[SentSignal, ...] = ()  # that were sent to it
+    parent: "JobRow | None" = None
+    parent_call: "Call | None" = None  # the call by which its parent, a workflow, waits for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,12 +220,14 @@ def class_name(error_type: str) -> str:
 
 
 def attempts_text(
-    state: JobState, made: int, failures: int, losses: int, limit: int, *, noun: str = ""
+    state: JobState, made: int, failures: int, losses: int, limit: int, *, noun: str = "", turns: bool = False
 ) -> str:
     """`2 of 5`; with the failures where that would mislead: `8, of which 4 of at most 5 failed and 3 were
-    lost`. `made`: the number of the current attempt; `noun`: for one attempt."""
+    lost`. `made`: the number of the current attempt; `noun`: for one attempt. The attempts of a workflow are
+    `turns`, of which none has failed as a rule."""
     made -= state in _NOT_BEGUN
-    if made - failures <= (state not in _CHARGED):
+    noun = "turn" if turns else noun
+    if not turns and made - failures <= (state not in _CHARGED):
         return f"{made} of {counted(limit, noun) if noun else limit}"
     failed = [f"{failures} of at most {limit} failed"] if failures or not losses else []
     lost = [f"{losses} {'was' if losses == 1 else 'were'} lost"] if losses else []

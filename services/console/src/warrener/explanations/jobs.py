@@ -10,10 +10,17 @@ from warrener.explanations.explanation import Explanation, Walk
 from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, deaths, ended_agents, first_line
 from warrener.explanations.started_jobs import explain_ended, explain_running
 from warrener.explanations.suggestions import DOCTOR, breaker, show_job
+from warrener.explanations.workflows import (
+    end_changed_code,
+    explain_held,
+    explain_suspended,
+    explain_undos,
+    note_signals,
+)
 from warrener.render.times import ago, span
 from warrener_contracts.circuit_breaker import BreakerState, paused_queue
 from warrener_contracts.events import ErrorKind
-from warrener_contracts.retryability import is_unknown_job_type
+from warrener_contracts.retryability import CODE_CHANGED, is_unknown_job_type
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH, RETURN
 from warrener_store.breakers.gate import BreakerRow
@@ -22,16 +29,20 @@ from warrener_store.jobs.rows import AttemptOutcome, JobRow
 _UNPUBLISHED = timedelta(seconds=5)  # another service may be publishing a dispatch that is younger
 
 
-def explain_job(facts: JobFacts) -> Explanation:
-    """Explain the job's wait, or that it runs, or how it ended."""
+def explain_job(facts: JobFacts, parked_child: Explanation | None = None) -> Explanation:
+    """Explain the job's wait, or that it runs, or how it ended. `parked_child` is about that of the facts."""
     row, system, now = facts.row, facts.system, facts.system.now
     since = row.finished_at or row.started_at or row.dispatched_at or row.updated_at
     walk = around.begin_walk(system, f"job {row.job_id}", row.state.value, since)
     walk.passed("request", f"accepted {ago(row.accepted_at, now)}, from {row.source}")
     if facts.schedule is not None:
         walk.passed("schedule", f"requested by a tick of {facts.schedule}")
+    note_signals(walk, facts)
     if row.state.terminal:
-        return explain_ended(walk, facts)
+        return explain_undos(facts, explain_ended(walk, facts))
+    if facts.parent is not None and facts.parent_call is not None:
+        at = f", at {facts.parent_call.line}" if facts.parent_call.line else ""
+        walk.note(f"workflow {facts.parent.job_type} (job {facts.parent.job_id}) waits for it{at}")
     if row.deadline_at is not None:
         walk.note(f"it expires {ago(row.deadline_at, now)}")
     if row.error is not None and row.error.crashes:
@@ -41,6 +52,11 @@ def explain_job(facts: JobFacts) -> Explanation:
         )
     if (found := around.check_store(walk)) is not None:
         return found
+    return _explain_live(walk, facts, parked_child)
+
+
+def _explain_live(walk: Walk, facts: JobFacts, parked_child: Explanation | None) -> Explanation:
+    row = facts.row
     match row.state:
         case JobState.WAITING:
             return _waiting(walk, row)
@@ -48,6 +64,11 @@ def explain_job(facts: JobFacts) -> Explanation:
             return _retrying(walk, facts)
         case JobState.RUNNING:
             return explain_running(walk, row)
+        case JobState.SUSPENDED if row.is_held:
+            return explain_held(walk, row)
+        case JobState.SUSPENDED:
+            awaited = None if facts.awaited is None else explain_job(facts.awaited)
+            return explain_suspended(walk, facts, parked_child or awaited)
         case _:
             return _queued(walk, facts) if row.dispatched_at is not None else _unpublished(walk, facts)
 
@@ -192,13 +213,18 @@ def _on_its_way(walk: Walk, row: JobRow, since: datetime) -> Explanation | None:
 def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
     row = facts.row
     is_unknown = row.error is not None and is_unknown_job_type(row.error)
+    is_changed = row.error is not None and row.error.type == CODE_CHANGED
     # An announcement of its type wakes a job that agents have given back, or its next try.
-    due = (row.wake_at if is_unknown and row.dispatched_at is None else row.due_at) or row.updated_at
+    due = (
+        row.wake_at if (is_unknown or is_changed) and row.dispatched_at is None else row.due_at
+    ) or row.updated_at
     ended_at = facts.attempts[-1].finished_at if facts.attempts else row.updated_at
 
     walk.passed("attempts", f"{row.attempt - 1} so far, {row.failures} failed, {row.losses} lost")
     if found := _deadline_before(walk, row, due) or _held(walk, row):
         return found
+    if is_changed:
+        return end_changed_code(walk, facts, ended_at, max(due, walk.now))
     here = walk.system.alive_of(row.queue)
     if is_unknown and not any(row.job_type in (agent.job_types or ()) for agent in here):
         until = max(due, walk.now)

@@ -128,7 +128,7 @@ def _cause_of_death(job: facts.JobFacts) -> tuple[str, str]:
         ended = facts.counted(facts.deaths(row), "attempt")
         return f"Quarantined after {ended} that ended with their process", "; ".join(each)
     limit = row.policy.max_attempts
-    tried = facts.attempts_text(row.state, row.attempt, row.failures, row.losses, limit, noun="attempt")
+    tried = facts.attempts_text(row.state, row.tries, row.failures, row.losses, limit, noun="attempt")
     sentence = f"Dead after {tried}"
     is_used_up = row.failures >= limit or row.losses > row.policy.max_lost_attempts
     if job.dead_letter is not None and not is_used_up:

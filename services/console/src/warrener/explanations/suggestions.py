@@ -35,6 +35,30 @@ def show_job(job_id: UUID) -> Suggestion:
     )
 
 
+def show_journal(job_id: UUID) -> Suggestion:
+    address = f"/jobs/{job_id}#calls"
+    return Suggestion(label="Calls", command=f"warrener job {job_id} --journal", address=address)
+
+
+def send_signal(job_id: UUID, name: str) -> Suggestion:
+    """Suggest to send a signal: the job's page has a form for its data."""
+    command = f"warrener send {job_id} {name} --data JSON"
+    return Suggestion(label=f"Send {name}…", command=command, address=f"/jobs/{job_id}#calls")
+
+
+def end_hold(job_id: UUID) -> tuple[Suggestion, ...]:
+    """Suggest both ends of a hold, of which only a person can choose one."""
+    return tuple(
+        Suggestion(
+            label=label,
+            command=f"warrener {verb} {job_id}",
+            address=f"/jobs/{job_id}/{verb}",
+            verb=f"job.{verb}",
+        )
+        for verb, label in (("resume", "Try again"), ("undo", "Undo its calls"))
+    )
+
+
 def cancel_job(job_id: UUID) -> Suggestion:
     """Suggest to end a job, which only a person can decide: its page has the button."""
     return run(f"warrener cancel {job_id}")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warrener.errors import CommandError
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Outcome, Verb
+from warrener.operations.noun import ActionBody, Backend, Flag, Outcome, Verb, VerbCall
 from warrener.render.screen import table
 from warrener.schedules import backfill
 from warrener.selection import find_schedule
@@ -57,7 +57,7 @@ async def read_span(
     return await backfill.find_span(backend.store, row, wanted, now=now, limit=limit, max_ticks=max_ticks)
 
 
-async def backfill_schedule(call: Call[Backfill]) -> Outcome:
+async def backfill_schedule(call: VerbCall[Backfill]) -> Outcome:
     """Request the jobs of past ticks that have none.
 
     These are ticks before the schedule was put, and ticks that were skipped, missed or coalesced. A tick with

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from warrener.errors import NothingFound
 from warrener.operations.masking import Masker
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
+from warrener.operations.noun import ActionBody, Backend, Flag, Noun, Outcome, Verb, VerbCall, fields_from
 from warrener.render.times import brief
 from warrener.render.tones import Tone
 from warrener_contracts.circuit_breaker import (
@@ -155,7 +155,7 @@ class OpenBreaker(ActionBody):
     )
 
 
-async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
+async def open_breaker(call: VerbCall[OpenBreaker]) -> Outcome:
     """Open a circuit breaker, or pause a queue: hold its jobs back, uncharged. Running ones go on.
 
     $ warrener breaker open dependency:billing-api --for 30m --reason "being upgraded"
@@ -169,7 +169,7 @@ async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
     return Outcome(sentence=f"{name} is open: its jobs wait, uncharged")
 
 
-async def close_breaker(call: Call[ActionBody]) -> Outcome:
+async def close_breaker(call: VerbCall[ActionBody]) -> Outcome:
     """Close a circuit breaker, or resume a queue: let its jobs through.
 
     It counts on, and opens again after too many failures; a queue does not.

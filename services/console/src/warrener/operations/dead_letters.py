@@ -159,7 +159,7 @@ class DropBody(_Selection):
     )
 
 
-async def redrive(call: noun.Call[RedriveBody]) -> noun.Outcome:
+async def redrive(call: noun.VerbCall[RedriveBody]) -> noun.Outcome:
     """Redrive dead letters: request their jobs again, safely.
 
     A canary runs first; if none of it dies, the others follow at a rate. The redrive stops by itself when
@@ -184,7 +184,7 @@ async def redrive(call: noun.Call[RedriveBody]) -> noun.Outcome:
     return replace(outcome, details={**outcome.details, "groups": found.groups})
 
 
-async def drop(call: noun.Call[DropBody]) -> noun.Outcome:
+async def drop(call: noun.VerbCall[DropBody]) -> noun.Outcome:
     """Drop dead letters: mark them as never to be redriven. Without --yes the command only shows them.
 
     They stay readable (`warrener dead-letters list --all`), with the person and the reason.
@@ -195,12 +195,12 @@ async def drop(call: noun.Call[DropBody]) -> noun.Outcome:
     return await start(call, data)
 
 
-async def preview(call: noun.Call[DropBody]) -> noun.Preview:
+async def preview(call: noun.VerbCall[DropBody]) -> noun.Preview:
     """Count the dead letters of a selection, by cause and job type."""
     return await _group(call, await _select(call))
 
 
-async def _group(call: noun.Call[Any], which: events.DeadLetterSelection) -> noun.Preview:
+async def _group(call: noun.VerbCall[Any], which: events.DeadLetterSelection) -> noun.Preview:
     groups = await call.backend.store.dead_letter_store.group_dead_letters(
         rows.DeadLetterFilter(**which.model_dump(), limit=_MAX_GROUPS)
     )
@@ -211,7 +211,7 @@ async def _group(call: noun.Call[Any], which: events.DeadLetterSelection) -> nou
     )
 
 
-async def _select(call: noun.Call[Any]) -> events.DeadLetterSelection:
+async def _select(call: noun.VerbCall[Any]) -> events.DeadLetterSelection:
     body: _Selection = call.body
     store = call.backend.store
     return events.DeadLetterSelection(

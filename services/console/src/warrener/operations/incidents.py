@@ -255,7 +255,7 @@ class SnoozeIncident(noun.ActionBody):
     )
 
 
-async def acknowledge(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def acknowledge(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Acknowledge an incident: no further alerts; all other steps of its policy go on.
 
     $ warrener escalation ack 3f9a1c77e0b2
@@ -267,7 +267,7 @@ async def acknowledge(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     return _outcome(fingerprint, f"acknowledged by {call.by}: no further alerts, other steps go on")
 
 
-async def snooze(call: noun.Call[SnoozeIncident]) -> noun.Outcome:
+async def snooze(call: noun.VerbCall[SnoozeIncident]) -> noun.Outcome:
     """Snooze an incident: no step of its policy is taken for a while.
 
     $ warrener escalation snooze 3f9a --for 2h
@@ -282,7 +282,7 @@ async def snooze(call: noun.Call[SnoozeIncident]) -> noun.Outcome:
     return _outcome(fingerprint, words, until=until.isoformat())
 
 
-async def close(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def close(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Close an incident. Raised again, it begins at the first step.
 
     $ warrener escalation close 3f9a --reason "the disk has been replaced"

@@ -13,8 +13,9 @@ from warrener.explanations.explanation import Explanation
 from warrener.gathering import gather_job
 from warrener.operations.jobs import JOBS, JobSelection, ListedJob, job_fields, job_of, select_jobs
 from warrener.operations.masking import mask_attempt, mask_dead_letter, mask_explanation
-from warrener.operations.noun import Backend, Call, Outcome, Verb
+from warrener.operations.noun import Backend, Outcome, Verb, VerbCall
 from warrener.operations.redrives import Redrive, redrive_of, start
+from warrener.operations.workflows import RESUME, SEND, UNDO, JobCall, calls_of
 from warrener.options import read_object
 from warrener.render.waterfall import MAX_CHILD_JOBS
 from warrener.selection import find_job
@@ -51,10 +52,12 @@ class JobDetails(ListedJob):
     losses: int = Field(description="Attempts lost with their agents.")
     agent_id: str | None = Field(description="The agent that runs the current attempt.")
     deadline_at: datetime | None
+    ending_reason: str | None = Field(description="Of a workflow: why it ends so, and what was undone.")
     dispatched_at: datetime | None
     result: Any
     attempts: list[AttemptRow] = Field(description="Those that are over.")
     versions: dict[int, str]
+    calls: list[JobCall] = Field(default=[], description="Of a workflow, in their order.")
     child_jobs: list[ListedJob]
     parent: ListedJob | None
     checkpoint: CheckpointRow | None
@@ -84,17 +87,19 @@ async def read_details(backend: Backend, row: JobRow) -> JobDetails:
     )
     redrive_id = own.redrive_id if own else origins[0].redrive_id if origins else None
     redrives = await dead_letters.redrives([redrive_id]) if redrive_id else []
-    parents = await store.jobs_by_id([row.parent_id]) if row.parent_id else {}
     children = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS))
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
     attempts = [mask_attempt(masker, one) for one in facts.attempts]
-    fields: dict[str, Any] = job_fields(JobDetails, row, masker, facts.system.breakers) | {
+    own_fields = job_fields(JobDetails, row, masker, facts.system.breakers, facts.turns)
+    fields: dict[str, Any] = own_fields | {
         "arguments": masker.value(row.arguments),
+        "ending_reason": row.ending_reason and masker.text(row.ending_reason),
         "result": masker.value(row.result),
         "attempts": attempts,
         "versions": await _versions(backend, row, attempts),
+        "calls": calls_of(row, facts.turns, facts.jobs, masker),
         "child_jobs": [job_of(child, masker, facts.system.breakers) for child in children],
-        "parent": next((job_of(parent, masker) for parent in parents.values()), None),
+        "parent": facts.parent and job_of(facts.parent, masker),
         "checkpoint": checkpoint and replace(checkpoint, state=masker.value(checkpoint.state)),
         "dead_letter": own and mask_dead_letter(masker, own),
         "redrive": redrive_of(redrives[0], masker) if redrives else None,
@@ -141,7 +146,7 @@ class RedriveJobsBody(JobSelection):
     queue: str | None = None
 
 
-async def redrive_jobs(call: Call[RedriveJobsBody]) -> Outcome:
+async def redrive_jobs(call: VerbCall[RedriveJobsBody]) -> Outcome:
     """Request dead jobs again: those of these ids, or all that match the filters of a list."""
     body = call.body
     job_ids, rest = await select_jobs(call, {JobState.DEAD}, "dead jobs")
@@ -158,6 +163,5 @@ async def redrive_jobs(call: Call[RedriveJobsBody]) -> Outcome:
     return replace(outcome, sentence=f"{outcome.sentence}{rest}")
 
 
-JOB = replace(
-    JOBS, read=read_job, verbs=(*JOBS.verbs, Verb("redrive", RedriveJobsBody, redrive_jobs, keys="ids"))
-)
+_REDRIVE = Verb("redrive", RedriveJobsBody, redrive_jobs, keys="ids")
+JOB = replace(JOBS, read=read_job, verbs=(*JOBS.verbs, _REDRIVE, SEND, RESUME, UNDO))

@@ -10,7 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from warrener.operations import noun
 from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs, has_argument
 from warrener.operations.masking import Masker, mask_error
 from warrener.options import parse_arguments, report_invalid_fields
-from warrener.render.jobs import id_text, state_text
+from warrener.render.jobs import awaited_text, id_text, state_text
 from warrener.render.screen import WIDE, one_line, out, table
 from warrener.selection import as_uuid, find_job, find_job_id
 from warrener_contracts.events import ErrorInfo, JsonObject
@@ -29,6 +29,9 @@ from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.errors import UnknownJob
 from warrener_store.jobs.rows import JobFilter, JobRow
+
+if TYPE_CHECKING:
+    from warrener_store.workflows.rows import TurnRow
 
 MAX_BULK = 1000  # jobs that one command takes
 NOT_OVER = frozenset(JobState) - TERMINAL
@@ -41,6 +44,8 @@ _MAX_COMPARED = 1000  # jobs that one page compares with filters that have no in
 _MAX_TICKS = 1000
 _MAX_NAMED = 20
 _HELD = (JobState.WAITING, JobState.RETRYING)
+_TIMED = (*_HELD, JobState.SUSPENDED)
+_MAX_JOURNALS = 50  # of suspended jobs of a page
 _NOT_SUCCEEDED = tuple(state for state in JobState if state is not JobState.SUCCEEDED)
 
 
@@ -94,6 +99,9 @@ class ListedJob(BaseModel):
     queue: str
     source: str
     attempt: int
+    suspensions: int = Field(
+        default=0, description="Of a workflow: its turns that ended and were not the last."
+    )
     max_attempts: int
     parent_id: UUID | None
     idempotency_key: str | None
@@ -111,16 +119,20 @@ class ListedJob(BaseModel):
     error: ErrorInfo | None = Field(
         description="Of its last attempt that went wrong; of none if it succeeded."
     )
+    awaits: str = Field(default="", description="What a suspended workflow waits for.")
 
     @property
     def waits_until(self) -> datetime | None:
         """The time that it waits for; None if a breaker holds it back."""
-        return self.due_at if self.state in _HELD and not self.held_by else None
+        return self.due_at if self.state in _TIMED and not self.held_by else None
 
     @property
     def counted_attempts(self) -> str:
-        """`2/5`: the number alone once attempts that were not charged exceed the maximum."""
+        """`2/5`: the number alone once attempts that were not charged exceed the maximum; `turn 3` of a
+        workflow, whose turns are no retries."""
         shown = str(self.attempt or "")
+        if self.suspensions:
+            return f"turn {shown}"
         return f"{shown}/{self.max_attempts}" if 0 < self.attempt <= self.max_attempts else shown
 
     @property
@@ -129,8 +141,8 @@ class ListedJob(BaseModel):
 
     @property
     def why(self) -> str:
-        if self.held_by:
-            return f"held by {self.held_by}"
+        if self.held_by or self.awaits:
+            return f"held by {self.held_by}" if self.held_by else self.awaits
         if self.state is JobState.CANCELLED and self.cancel_reason:
             return self.cancel_reason
         if self.error is not None and self.state is not JobState.RUNNING:
@@ -169,30 +181,41 @@ async def list_jobs(backend: noun.Backend, query: JobsQuery, max_compared: int =
     for count in await backend.store.count_jobs():
         if query.type in ("", count.job_type) and query.queue in ("", count.queue):
             totals[count.state] += count.jobs
+    suspended = [row.job_id for row in found.rows if row.state is JobState.SUSPENDED][:_MAX_JOURNALS]
+    turns = await backend.store.turns_of(suspended) if suspended else {}
     return JobsPage(
-        jobs=[job_of(row, backend.masker, breakers) for row in found.rows],
+        jobs=[job_of(row, backend.masker, breakers, turns.get(row.job_id, ())) for row in found.rows],
         next=None if found.before is None else str(found.before),
         is_complete=found.is_complete,
         counts={state: max(totals[state], 0) for state in JobState},
     )
 
 
-def job_of(row: JobRow, masker: Masker, breakers: OpenBreakers = NO_OPEN_BREAKERS) -> ListedJob:
+def job_of(
+    row: JobRow, masker: Masker, breakers: OpenBreakers = NO_OPEN_BREAKERS, turns: "Sequence[TurnRow]" = ()
+) -> ListedJob:
     """Make a job of its row, without secrets."""
-    return ListedJob.model_construct(**job_fields(ListedJob, row, masker, breakers))
+    return ListedJob.model_construct(**job_fields(ListedJob, row, masker, breakers, turns))
 
 
 def job_fields(
-    model: type[ListedJob], row: JobRow, masker: Masker, breakers: OpenBreakers = NO_OPEN_BREAKERS
+    model: type[ListedJob],
+    row: JobRow,
+    masker: Masker,
+    breakers: OpenBreakers = NO_OPEN_BREAKERS,
+    turns: "Sequence[TurnRow]" = (),
 ) -> dict[str, Any]:
-    """The fields that a row has of a model, without secrets."""
+    """The fields that a row has of a model, without secrets. `turns`: those of a workflow."""
     error = row.error if row.state is not JobState.SUCCEEDED else None
     if error is not None and model is ListedJob:
         beginning = {"message": error.message[:_MAX_MESSAGE], "stack": None, "flight_record": None}
         error = error.model_copy(update=beginning)
     breaker = breakers.find_blocking(row.job_type, row.policy, row.queue) if row.state in _HELD else None
     texts = {name: getattr(row, name) for name in ("progress_note", "cancel_reason")}
+    awaits, timer = awaited_text(row, turns)
     return noun.fields_from(model, row) | {
+        "awaits": awaits,
+        "due_at": timer or row.due_at,
         "max_attempts": row.policy.max_attempts,
         "held_by": breaker and breaker.name,
         "brief_arguments": _write_briefly(row.arguments, masker),
@@ -303,7 +326,7 @@ class CancelBody(JobSelection):
 
 
 async def select_jobs(
-    call: noun.Call[Any], states: Collection[JobState], what: str
+    call: noun.VerbCall[Any], states: Collection[JobState], what: str
 ) -> tuple[list[UUID], str]:
     """Find the jobs of a verb, those of a list in these states, and a word about those that are left out.
 
@@ -311,7 +334,7 @@ async def select_jobs(
     """
     body: JobSelection = call.body
     if not _is_by_filter(body):
-        return await _find_ids(call.backend, body.ids), ""
+        return await find_ids(call.backend, body.ids), ""
     await call.backend.open_store()
     rows, is_all = await _find_bulk(call.backend, body.query, states)
     if not rows:
@@ -332,7 +355,7 @@ def _is_by_filter(body: JobSelection) -> bool:
     return bool(body.query)
 
 
-async def _find_ids(backend: noun.Backend, texts: Sequence[str]) -> list[UUID]:
+async def find_ids(backend: noun.Backend, texts: Sequence[str]) -> list[UUID]:
     """Find the ids of jobs; without an open store, whole ones stand for themselves."""
     wholes = [whole for text in texts if (whole := as_uuid(text)) is not None]
     if not backend.has_store and len(wholes) == len(texts):
@@ -358,14 +381,14 @@ async def _find_bulk(
     return found[:MAX_BULK], page is None and len(found) <= MAX_BULK
 
 
-async def preview_cancel(call: noun.Call[CancelBody]) -> noun.Preview:
+async def preview_cancel(call: noun.VerbCall[CancelBody]) -> noun.Preview:
     """Count the jobs that would be cancelled, by type and state. An id without a job awaits its request."""
     store, body = call.backend.store, call.body
     is_all, unknown = True, 0
     if _is_by_filter(body):
         rows, is_all = await _find_bulk(call.backend, body.query, NOT_OVER)
     else:
-        ids = dict.fromkeys(await _find_ids(call.backend, body.ids))
+        ids = dict.fromkeys(await find_ids(call.backend, body.ids))
         known = await store.jobs_by_id(ids)
         rows, unknown = [row for row in known.values() if row.state in NOT_OVER], len(ids) - len(known)
     counts = Counter((row.job_type, row.state.value) for row in rows)
@@ -377,7 +400,7 @@ async def preview_cancel(call: noun.Call[CancelBody]) -> noun.Preview:
     )
 
 
-async def cancel_jobs(call: noun.Call[CancelBody]) -> noun.Outcome:
+async def cancel_jobs(call: noun.VerbCall[CancelBody]) -> noun.Outcome:
     """Cancel a job, or several.
 
     A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
@@ -412,8 +435,8 @@ async def cancel_jobs(call: noun.Call[CancelBody]) -> noun.Outcome:
     if isinstance(answers[0], BaseException) and not done and (is_one or is_away):
         raise answers[0]
     if is_one:
-        detail = f": {answers[0]}" if answers[0] else ""
-        sentence = f"cancelled {job_ids[0]}{' with its child jobs' if tree else ''}{detail}"
+        named = f"{job_ids[0]}{' with its child jobs' if tree else ''}"
+        sentence = f"cancel of {named} accepted: {answers[0]}" if answers[0] else f"cancelled {named}"
     else:
         sentence = f"cancelled {done:,} of {len(job_ids):,} jobs{rest}"
     if failures:

@@ -154,6 +154,11 @@ def fields_from(model: type[BaseModel], row: object) -> dict[str, Any]:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
+TEXTS = {"texts": True}
+"""Context of the validation of a form or a command, whose values are texts: a field that takes any JSON value
+reads them."""
+
+
 class ActionBody(BaseModel):
     """Fields of every action. `reason` stands in the audit log."""
 
@@ -226,7 +231,7 @@ class OutcomeBody(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[B]):
+class VerbCall(Generic[B]):
     """A use of a verb: its subject, author and checked fields.
 
     `reply_timeout`: seconds to wait for the service that carries it out; None: not at all. `progress` shows a
@@ -258,15 +263,15 @@ class Verb(Generic[B]):
 
     word: str
     body: type[B]
-    perform: Callable[[Call[B]], Awaitable[Outcome]]
+    perform: Callable[[VerbCall[B]], Awaitable[Outcome]]
     role: Role = Role.OPERATOR
     signed: bool = False
     keys: str | None = None
-    preview: Callable[[Call[B]], Awaitable[Preview]] | None = None
+    preview: Callable[[VerbCall[B]], Awaitable[Preview]] | None = None
     reads: bool = True
     goes_on: str = "what the broker has is carried out"
 
-    async def carry_out(self, call: Call[B]) -> Outcome:
+    async def carry_out(self, call: VerbCall[B]) -> Outcome:
         """Perform it. Raises CommandError for a subject that the wire has no room for."""
         with report_invalid_fields():
             return await self.perform(call)

@@ -27,7 +27,7 @@ _MAX_QUEUES = 8
 _BEHIND = timedelta(minutes=5)
 _LINES = {**series.RESOLUTIONS, series.StatisticsWindow.DAY: series.Resolution(BucketSpan.HOUR, 24)}
 """Resolutions of the lines of job types, which are short."""
-_NOT_OVER = (JobState.RUNNING, JobState.QUEUED, JobState.WAITING, JobState.RETRYING)
+_NOT_OVER = (JobState.RUNNING, JobState.QUEUED, JobState.WAITING, JobState.RETRYING, JobState.SUSPENDED)
 _MAX_SHOWN, _MAX_COUNTED, _MAX_NEEDED_CAUSES = 3, 1000, 100  # troubles of a kind
 
 

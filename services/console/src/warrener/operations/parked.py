@@ -164,13 +164,13 @@ class ParkedBody(noun.Selection):
         )
 
 
-async def preview(call: noun.Call[ParkedBody]) -> noun.Preview:
+async def preview(call: noun.VerbCall[ParkedBody]) -> noun.Preview:
     """Count the messages of a selection, by queue and reason."""
     groups = await call.backend.store.group_parked(call.body.selected)
     return noun.Preview(sum(group.messages for group in groups), [group._asdict() for group in groups])
 
 
-async def requeue(call: noun.Call[ParkedBody]) -> noun.Outcome:
+async def requeue(call: noun.VerbCall[ParkedBody]) -> noun.Outcome:
     """Requeue parked messages, once the cause is mended.
 
     Each goes to the queue that it came from, and is deleted here once the broker has confirmed it. A message
@@ -183,7 +183,7 @@ async def requeue(call: noun.Call[ParkedBody]) -> noun.Outcome:
     return await _carry_out(call, partial(client.requeue_parked, by=call.by), "requeued")
 
 
-async def drop(call: noun.Call[ParkedBody]) -> noun.Outcome:
+async def drop(call: noun.VerbCall[ParkedBody]) -> noun.Outcome:
     """Delete parked messages. Without --yes the command only shows them.
 
     $ warrener parked drop --reason not_json --before 30d
@@ -198,7 +198,7 @@ _Page = Mapping[str, tuple[int, datetime]]
 
 
 async def _carry_out(
-    call: noun.Call[ParkedBody], send: Callable[[list[str]], Awaitable[None]], done: str
+    call: noun.VerbCall[ParkedBody], send: Callable[[list[str]], Awaitable[None]], done: str
 ) -> noun.Outcome:
     """Send the command page by page, and wait for each page to change in the store."""
     store, which = call.backend.store, call.body.selected

@@ -24,6 +24,7 @@ from warrener_contracts.events import (
     RedriveChangeRequested,
     RedriveChangeRequestedData,
 )
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import SystemEntropy
 from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
@@ -166,7 +167,9 @@ def _not_one(text: str, count: int) -> NothingFound:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-async def start(call: noun.Call[Any], data: JobRedriveRequestedData | JobDropRequestedData) -> noun.Outcome:
+async def start(
+    call: noun.VerbCall[Any], data: JobRedriveRequestedData | JobDropRequestedData
+) -> noun.Outcome:
     """Request a redrive or a drop, which a scheduler begins or refuses; with `progress`, wait for its end.
 
     An interruption ends the waiting, not the redrive.
@@ -182,14 +185,14 @@ async def start(call: noun.Call[Any], data: JobRedriveRequestedData | JobDropReq
         sentence = f"{confirmed}, and a scheduler carries it out: warrener dead-letters redrives {end}"
         details: Mapping[str, Any] = {"redrive_id": str(redrive_id)}
         return noun.Outcome(sentence=sentence, details=details, unconfirmed=sentence)
-    found = await _follow(call, redrive_id)
+    found, new_job = await follow(call, redrive_id)
     details = found.model_dump(mode="json")
     name = found.kind.value.replace("_", " ")
     if call.progress is None:
-        sentence = f"a scheduler carries out {name} {end}: {found.line}"
+        sentence = "; ".join(filter(None, (f"a scheduler carries out {name} {end}: {found.line}", new_job)))
         return noun.Outcome(sentence=sentence, details=details, location=f"/redrives/{redrive_id}")
     is_stopped = found.state is RedriveState.STOPPED
-    words = [f"{name} {end} is {found.line}", found.stop_reason]
+    words = [f"{name} {end} is {found.line}", new_job, found.stop_reason]
     words.append(f"its journal: warrener dead-letters redrives {end}")
     if is_stopped:
         words.append(f"once the cause is mended: warrener dead-letters resume {end}")
@@ -200,14 +203,22 @@ async def start(call: noun.Call[Any], data: JobRedriveRequestedData | JobDropReq
     )
 
 
-async def _follow(call: noun.Call[Any], redrive_id: UUID) -> Redrive:
-    """Read a redrive that a scheduler has begun; with `progress`, wait for its end."""
+async def follow(call: noun.VerbCall[Any], redrive_id: UUID) -> tuple[Redrive, str]:
+    """Read a redrive that a scheduler has begun, and its new job if it has only one. With `progress`, wait
+    for its end, or until that job is suspended: a workflow may wait for weeks."""
+    store, which = call.backend.store, DeadLetterFilter(states=(), redrive_id=redrive_id, limit=2)
     while True:
-        [row] = await call.backend.store.dead_letter_store.redrives([redrive_id])
-        found = redrive_of(row, call.backend.masker)
-        if call.progress is None or found.is_over:
-            return found
-        call.progress(found.line)
+        [row] = await store.dead_letter_store.redrives([redrive_id])
+        found, new_job = redrive_of(row, call.backend.masker), ""
+        taken = await store.dead_letter_store.list_dead_letters(which) if found.total == 1 else []
+        new_ids = [one.redriven_as for one in taken if one.redriven_as is not None]
+        jobs = list((await store.jobs_by_id(new_ids)).values())
+        if jobs:
+            new_job = f"its new job {jobs[0].job_id} is {jobs[0].state.value}"
+        is_suspended = any(job.state is JobState.SUSPENDED for job in jobs)
+        if call.progress is None or found.is_over or is_suspended:
+            return found, new_job
+        call.progress("; ".join(filter(None, (found.line, new_job))))
         await asyncio.sleep(_POLL_INTERVAL)
 
 
@@ -221,7 +232,7 @@ async def _envelope(backend: noun.Backend, redrive_id: UUID, event_id: UUID) -> 
     }
 
 
-async def stop(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def stop(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Stop a redrive; the jobs that it has requested go on.
 
     $ warrener dead-letters stop 27d25a9 --reason "the database is slow today"
@@ -229,7 +240,7 @@ async def stop(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     return await _change(call, "stop", "stopped")
 
 
-async def resume(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def resume(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Resume a stopped redrive, with a new canary.
 
     $ warrener dead-letters resume 27d25a9 --reason "mended"
@@ -238,7 +249,7 @@ async def resume(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
 
 
 async def _change(
-    call: noun.Call[noun.ActionBody], change: Literal["stop", "resume"], done: str
+    call: noun.VerbCall[noun.ActionBody], change: Literal["stop", "resume"], done: str
 ) -> noun.Outcome:
     redrive_id = await _id_of(call.backend, call.key)
     data = RedriveChangeRequestedData(

@@ -234,7 +234,7 @@ def _tick(run: ScheduledRun, masker: Masker) -> ListedTick:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-async def pause_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def pause_schedule(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Skip the ticks of a schedule until it is resumed; its history records them.
 
     $ warrener schedule pause flights.hourly --reason "the files are late today"
@@ -244,7 +244,7 @@ async def pause_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     return noun.Outcome(sentence=f"{call.key} is paused: its ticks are skipped until it is resumed")
 
 
-async def resume_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def resume_schedule(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Resume a paused schedule.
 
     $ warrener schedule resume flights.hourly
@@ -254,7 +254,7 @@ async def resume_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     return noun.Outcome(sentence=f"{call.key} is resumed, from its next tick on")
 
 
-async def trigger_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def trigger_schedule(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Request the job of a schedule now, beside its ticks.
 
     $ warrener schedule trigger flights.hourly --reason "the file of noon was mended"
@@ -266,7 +266,7 @@ async def trigger_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
     )
 
 
-async def remove_schedule(call: noun.Call[noun.ActionBody]) -> noun.Outcome:
+async def remove_schedule(call: noun.VerbCall[noun.ActionBody]) -> noun.Outcome:
     """Delete a schedule; its history stays.
 
     $ warrener schedule remove flights.hourly

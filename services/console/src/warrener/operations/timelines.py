@@ -14,6 +14,7 @@ _EXAMINED_RUNS = 20
 async def read_timeline(backend: Backend, row: JobRow, zone: tzinfo | None) -> WaterfallFacts:
     """Read the facts of a job's waterfall; without a zone its times are local."""
     store, masker = backend.store, backend.masker
+    turns = (await store.turns_of([row.job_id])).get(row.job_id, []) if row.suspensions else []
     agents = await store.agents() if row.state is JobState.RUNNING else []
     return WaterfallFacts(
         row=mask_job(masker, row),
@@ -22,6 +23,7 @@ async def read_timeline(backend: Backend, row: JobRow, zone: tzinfo | None) -> W
         checkpoint=(await store.checkpoints_of([row.job_id])).get(row.job_id),
         last_heartbeat={agent.agent_id: agent.last_seen_at for agent in agents}.get(row.agent_id or ""),
         now=await backend.now(),
+        turns=turns,
         expected=None if row.state.terminal else await _usual_duration(backend, row),
         zone=zone,
     )

@@ -10,9 +10,15 @@ from warrener.render.times import clock, span
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome
+from warrener_store.workflows.readings import next_timer, open_calls
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
+    from collections.abc import Sequence
+
+    from warrener_contracts.events import Call
     from warrener_contracts.policy import Backoff, JobPolicy
+    from warrener_store.jobs.rows import JobRow
+    from warrener_store.workflows.rows import TurnRow
 
 OUTCOME_TONES: dict[AttemptOutcome, Tone] = {
     AttemptOutcome.SUCCEEDED: Tone.GOOD,
@@ -51,6 +57,32 @@ def counts_line(counts: Mapping[JobState, int]) -> Text:
 
 def outcome_text(end: AttemptOutcome) -> Text:
     return Text(end.value.replace("_", " "), style=OUTCOME_TONES[end])
+
+
+# -- workflows ---------------------------------------------------------------------------------------------
+
+
+def call_text(call: "Call") -> str:
+    """`cards.charge, orders.py:41`; a signal and a step are named as such."""
+    kind = "" if call.kind.value == "job" else f"{call.kind} "
+    return f"{kind}{call.name}, {call.line}" if call.line else f"{kind}{call.name}"
+
+
+def awaited_text(row: "JobRow", turns: "Sequence[TurnRow]") -> tuple[str, datetime | None]:
+    """`waits for cards.charge, orders.py:41, and 2 more`, and the time of its timer; nothing for a job that
+    is not suspended, or whose next turn is due."""
+    if row.state is not JobState.SUSPENDED:
+        return "", None
+    if row.ending is not None:
+        return f"undoes its calls, then is {row.ending.value}", None
+    if row.is_held:
+        return f"held: {row.ending_reason}", None
+    calls, timer = open_calls(turns), next_timer(turns)
+    at, line = timer or (None, "")
+    if not calls:
+        return f"sleeps{f', {line}' if line else ''}" if timer else "", at
+    more = f", and {len(calls) - 1} more" if len(calls) > 1 else ""
+    return f"waits for {call_text(calls[0])}{more}", at
 
 
 # -- policies ----------------------------------------------------------------------------------------------

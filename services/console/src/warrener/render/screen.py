@@ -38,7 +38,9 @@ _COPIED = frozenset(
 )
 """Columns of names that other commands take: never cut."""
 _NEEDED = _COPIED | {"state"}  # columns that are neither cut nor dropped
-_PROSE = frozenset({"why", "about", "said", "what", "verdict", "differs", "detail", "retries after"})
+_PROSE = frozenset(
+    {"why", "answer", "about", "said", "what", "verdict", "differs", "detail", "retries after"}
+)
 """Columns of texts, which are cut first: pages have them whole."""
 _MIN_WIDTH, _MIN_PROSE = 3, 10  # columns of a value that is cut, and of a text
 

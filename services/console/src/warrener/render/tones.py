@@ -20,9 +20,19 @@ STATE_SIGNS: dict[JobState, tuple[str, Tone]] = {
     JobState.QUEUED: ("○", Tone.LIVE),
     JobState.RUNNING: ("◐", Tone.LIVE),
     JobState.RETRYING: ("↻", Tone.WARNING),
+    JobState.SUSPENDED: ("‖", Tone.SOFT),
     JobState.SUCCEEDED: ("●", Tone.GOOD),
     JobState.DEAD: ("✗", Tone.ERROR),
     JobState.CANCELLED: ("⊘", Tone.SOFT),
     JobState.EXPIRED: ("⊗", Tone.WARNING),
 }
 """The sign and the tone of each state: the sign distinguishes states of one tone."""
+
+TONE_SIGNS: dict[Tone, str] = {
+    Tone.GOOD: "●",
+    Tone.ERROR: "✗",
+    Tone.WARNING: "▲",
+    Tone.LIVE: "◐",
+    Tone.SOFT: "○",
+}
+"""The sign of anything else that has a tone."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from warrener.render.jobs import OUTCOME_TONES, retries_text
 from warrener.render.time_axis import FoldedAxis, TimeSpan, fold_waits
@@ -29,6 +30,9 @@ from warrener_store.agents.rows import SILENT_AFTER
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.jobs.timeline import IntervalCause, JobInterval, job_timeline
 from warrener_store.jobs.views import CheckpointRow
+
+if TYPE_CHECKING:
+    from warrener_store.workflows.rows import TurnRow
 
 MAX_CHILD_JOBS = 50  # child jobs with a row each
 MAX_ATTEMPTS = 16  # attempts with rows of their own; of more, the middle ones share a row
@@ -52,7 +56,8 @@ class Waterfall:
 class WaterfallFacts:
     """All that a waterfall is drawn from. `attempts`: those that are over. `zone` None: the local one.
 
-    `last_heartbeat` is of the agent that runs the job, `expected` the usual duration of an attempt.
+    `last_heartbeat` is of the agent that runs the job, `expected` the usual duration of an attempt, and
+    `turns` are those of a workflow.
     """
 
     row: JobRow
@@ -62,6 +67,7 @@ class WaterfallFacts:
     checkpoint: CheckpointRow | None = None
     last_heartbeat: datetime | None = None
     expected: timedelta | None = None
+    turns: "Sequence[TurnRow]" = ()
     zone: tzinfo | None = field(default=UTC)
 
     def clock(self, moment: datetime) -> str:
@@ -120,17 +126,23 @@ def _rows_of_job(facts: WaterfallFacts) -> Iterator[WaterfallRow]:
             yield _running_row(facts, one) if runs_still else _attempt_row(facts, one, by_number[number])
     if row.state.terminal:
         yield _verdict_row(facts, last if verdict else None)
-    elif row.state is not JobState.RUNNING:
+    elif row.state not in (JobState.RUNNING, JobState.SUSPENDED):  # of a next turn nothing is planned
         yield _planned_row(facts, last)
 
 
 def _closed_intervals(facts: WaterfallFacts) -> list[JobInterval]:
     """The intervals of the job with an end each, none of which ends before it begins."""
-    intervals = job_timeline(facts.row, facts.attempts, facts.now)
+    intervals = job_timeline(facts.row, facts.attempts, facts.now, facts.turns)
     request = intervals[0]
     assert request.end is not None
     intervals[0] = request._replace(start=min(request.start, request.end))  # clocks of clients may be ahead
-    return [one._replace(end=max(one.end or facts.now, one.start)) for one in intervals]
+    closed: list[JobInterval] = []
+    for one in intervals:
+        if closed and {one.cause, closed[-1].cause} <= _OF_TURNS:  # there may be thousands: they are one bar
+            closed[-1] = closed[-1]._replace(cause=IntervalCause.CALLS, end=one.end, attempt=one.attempt)
+        else:
+            closed.append(one)
+    return [one._replace(end=max(one.end or facts.now, one.start)) for one in closed]
 
 
 def _request_row(facts: WaterfallFacts, interval: JobInterval) -> WaterfallRow:
@@ -141,6 +153,7 @@ def _request_row(facts: WaterfallFacts, interval: JobInterval) -> WaterfallRow:
     return WaterfallRow(RowKind.REQUEST, "request", f"by {row.source}{key}", (bar,), (mark,))
 
 
+_OF_TURNS = {IntervalCause.TURN, IntervalCause.CALLS}
 _WAITS = {
     IntervalCause.REQUEST: ("request on its way", WaitGroup.TRANSIT),
     IntervalCause.DELAY: ("delay", WaitGroup.PLANNED),
@@ -150,6 +163,8 @@ _WAITS = {
     IntervalCause.QUEUE: ("queue", WaitGroup.RESOURCE),
     IntervalCause.VERDICT: ("verdict", WaitGroup.TRANSIT),
     IntervalCause.RETRY: ("retry delay", WaitGroup.PLANNED),
+    IntervalCause.TURN: ("turn", WaitGroup.RESOURCE),
+    IntervalCause.CALLS: ("its calls", WaitGroup.RESOURCE),
 }
 _SNOOZE = "snooze"
 
@@ -189,7 +204,7 @@ def _cause_text(cause: IntervalCause, before: AttemptRow | None) -> str:
 
 def _cause_detail(facts: WaterfallFacts, wait: JobInterval, before: AttemptRow | None) -> str:
     """The cause of a wait in words."""
-    row = facts.row
+    row, many = facts.row, f"{len(facts.turns)} turn{'' if len(facts.turns) == 1 else 's'}"
     if before is not None and (
         wait.cause is IntervalCause.BREAKER or _cause_text(wait.cause, before) == _SNOOZE
     ):
@@ -200,6 +215,7 @@ def _cause_detail(facts: WaterfallFacts, wait: JobInterval, before: AttemptRow |
         IntervalCause.BREAKER: "held back by a circuit breaker",
         IntervalCause.DELAY: "the time that its request names",
         IntervalCause.DISPATCH: "due; a service dispatches it",
+        IntervalCause.CALLS: f"of {many}",
         IntervalCause.RETRY: f"{retries_text(row.policy)}, ± {row.policy.backoff.jitter:.0%}",
     }.get(wait.cause, "the report of the attempt, and the decision about it")
 

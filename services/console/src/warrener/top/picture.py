@@ -80,6 +80,7 @@ SECTIONS = (
             "queued": _jobs(JobState.QUEUED),
             "running": _jobs(JobState.RUNNING),
             "retrying": _jobs(JobState.RETRYING),
+            "suspended": _jobs(JobState.SUSPENDED),
             "broker": lambda line: _right(number(line.waiting)),
             "cons": lambda line: _right(number(line.consumers), "error" if line.consumers == 0 else ""),
             "oldest": "oldest",
@@ -95,6 +96,7 @@ SECTIONS = (
             "waiting": _jobs(JobState.WAITING, JobState.QUEUED),
             "running": _jobs(JobState.RUNNING),
             "retrying": _jobs(JobState.RETRYING),
+            "suspended": _jobs(JobState.SUSPENDED),
             "done/s": lambda line: _right(rate(line.succeeded_rate)),
             "failed/s": lambda line: _right(rate(line.failed_rate), "error" if line.failed_rate else ""),
             "dead": _jobs(JobState.DEAD, style="warning"),
@@ -218,7 +220,7 @@ def _totals(view: SystemView) -> Text:
         f"in/s {rate(totals.requested_rate)}  out/s {rate(totals.finished_rate)}  failed/s ",
         (rate(totals.failed_rate), "error" if totals.failed_rate else ""),
     )
-    for state in ("waiting", "queued", "running", "retrying"):
+    for state in ("waiting", "queued", "running", "retrying", "suspended"):
         made.append(f"  {state} {number(totals.jobs[state])}")
     waits = (
         ("requests", view.requests_waiting),

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import compile_path
 
 from warrener.errors import CommandError, ExitCode, find_failures
-from warrener.operations.noun import ActionBody, Call, Outcome, OutcomeBody
+from warrener.operations.noun import TEXTS, ActionBody, Outcome, OutcomeBody, VerbCall
 from warrener.operations.roles import Principal
 from warrener.options import field_problem
 from warrener.web.access.guard import AccessRefused, Guard, address_of, check_role, identify, own_origin
@@ -51,7 +51,7 @@ class ActionServer:
             await self._check(action, request, token if isinstance(token, str) else None)
             try:
                 given = {name: value for name, value in fields.items() if value != ""}
-                body = action.verb.body.model_validate(given)
+                body = action.verb.body.model_validate(given, context=TEXTS)
             except ValidationError as error:
                 wrong = "; ".join(map(field_problem, error.errors(include_url=False)))
                 outcome = Outcome(accepted=False, sentence=f"refused: {wrong}")
@@ -134,7 +134,9 @@ class ActionServer:
         principal = await identify(self._guard, request)
         key = next(map(str, request.path_params.values()), "")
         record_id = await self._record(action, request, principal, key or body.subject, body.reason)
-        call = Call(backend=self._console, key=key, by=principal.name, body=body, reply_timeout=REPLY_TIMEOUT)
+        call = VerbCall(
+            backend=self._console, key=key, by=principal.name, body=body, reply_timeout=REPLY_TIMEOUT
+        )
         try:
             outcome, end = await _try(action, call)
         except Exception:
@@ -181,7 +183,7 @@ class ActionServer:
             )
 
 
-async def _try(action: Action, call: Call[Any]) -> tuple[Outcome, AuditOutcome]:
+async def _try(action: Action, call: VerbCall[Any]) -> tuple[Outcome, AuditOutcome]:
     if action.needs_reason and not call.body.reason:
         sentence = "expected a reason for the audit log, got none; write one"
         return Outcome(accepted=False, sentence=sentence), AuditOutcome.REFUSED

@@ -17,6 +17,7 @@ from warrener.operations.overview import Overview, OverviewQuery, read_overview
 from warrener.operations.schedules import TicksPage, list_ticks
 from warrener.operations.search import SearchPage, SearchQuery, search
 from warrener.operations.timelines import read_timeline
+from warrener.operations.workflows import JobJournal, JobTree, read_journal, read_tree
 from warrener.render.trace import trace_data
 from warrener.render.waterfall import lay_out
 from warrener.schedules.calendar import UpcomingTick, preview_ticks
@@ -47,6 +48,18 @@ async def get_timeline(console: ConsoleOfApp, job_id: str) -> dict[str, Any]:
 async def get_log(console: ConsoleOfApp, job_id: str, attempt: int | None = None) -> JobLog:
     """The newest log lines of an attempt: of the newest one that has any, if none is named."""
     return await read_log(console, await find_job(console.store, job_id), attempt, MAX_LINES)
+
+
+@router.get("/jobs/{job_id}/journal", tags=["jobs"])
+async def get_journal(console: ConsoleOfApp, job_id: str) -> JobJournal:
+    """The journal of a workflow: the calls and the answers of all its turns."""
+    return await read_journal(console, await find_job(console.store, job_id))
+
+
+@router.get("/jobs/{job_id}/tree", tags=["jobs"])
+async def get_tree(console: ConsoleOfApp, job_id: str) -> JobTree:
+    """A job, its child jobs, theirs, and so on: 8 levels and 500 jobs, and 50 of each parent."""
+    return await read_tree(console, await find_job(console.store, job_id))
 
 
 @router.get("/schedules/{name}/ticks", tags=["schedules"])

@@ -17,9 +17,10 @@ from warrener.operations.audit import OUTCOME_TONES as AUDIT_TONES
 from warrener.operations.dead_letters import DEAD_LETTERS
 from warrener.operations.masking import Masker
 from warrener.operations.redrives import REDRIVES
+from warrener.operations.workflows import CALL_TONES, CallState
 from warrener.render.jobs import OUTCOME_TONES
 from warrener.render.times import MOMENT, brief, span, time_in_zone
-from warrener.render.tones import STATE_SIGNS, Tone
+from warrener.render.tones import STATE_SIGNS, TONE_SIGNS, Tone
 from warrener.web.charts.small import draw_counts
 from warrener.web.page import Page, PageRequest, Theme, View
 from warrener.web.site import NAVIGATION, Site
@@ -36,10 +37,10 @@ _NOTHING = "\N{EN DASH}"
 _TONES: Mapping[type, Mapping[Any, Tone]] = {
     AttemptOutcome: OUTCOME_TONES,
     AuditOutcome: AUDIT_TONES,
+    CallState: CALL_TONES,
     DeadLetterState: DEAD_LETTERS.tones,
     RedriveState: REDRIVES.tones,
 }
-_OUTCOME_SIGNS = {Tone.GOOD: "●", Tone.ERROR: "✗", Tone.WARNING: "▲", Tone.LIVE: "◐", Tone.SOFT: "○"}
 
 
 def theme_of(cookies: Mapping[str, str]) -> Theme:
@@ -171,7 +172,7 @@ def badge_of(state: str | tuple[str, str]) -> tuple[str, str, str]:
     elif word is state and word in set(JobState):
         sign, tone_of_state = STATE_SIGNS[JobState(word)]
         return sign, str(word), tone_of_state.value
-    return _OUTCOME_SIGNS[Tone(tone)], str(word).replace("_", " "), Tone(tone).value
+    return TONE_SIGNS[Tone(tone)], str(word).replace("_", " "), Tone(tone).value
 
 
 def relative_words(moment: datetime, now: datetime) -> str:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from services.console.tests.web.conftest import Browser, OpenBrowser
 
-from warrener.operations.noun import ActionBody, Call, Outcome, Verb
+from warrener.operations.noun import ActionBody, Outcome, Verb, VerbCall
 from warrener.operations.roles import Role
 from warrener.web.access.sessions import SessionGuard
 from warrener.web.access.signing import Signer
@@ -34,7 +34,7 @@ async def show_about(request: PageRequest) -> View:
     return View("A place", {"facts": facts})
 
 
-async def act(call: Call[Target]) -> Outcome:
+async def act(call: VerbCall[Target]) -> Outcome:
     return Outcome(accepted=True, sentence=f"{call.key} is done by {call.by}")
 
 

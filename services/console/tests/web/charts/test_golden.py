@@ -15,6 +15,7 @@ from tests.store_rows import after, running_job
 from warrener.operations.schedules import ListedTick
 from warrener.render.tones import Tone
 from warrener.render.waterfall import WaterfallFacts, lay_out
+from warrener.web.charts.graph import draw_graph
 from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.small import draw_heatmap, draw_segments, draw_sparkline
@@ -24,6 +25,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome
 
 from .test_drawings import JOB_ID, tick
+from .workflow_courses import order_that_was_undone
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -109,6 +111,7 @@ CHARTS: dict[str, Callable[[], Picture]] = {
     "mini_strip": lambda: draw_mini_strip(runs_of_a_schedule(), title="Last runs", name="mini"),
     "trend": trend_over_a_deploy,
     "throughput": throughput_of_a_day,
+    "graph": lambda: draw_graph(order_that_was_undone().graph(ending=JobState.DEAD)),
     "heatmap": heatmap_of_a_week,
     "sparkline": lambda: draw_sparkline([1, 2, None, 4, None, 3, 3], title="Deaths", name="spark"),
     "segments": lambda: draw_segments(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, Field, model_validator
 
 from warrener.operations.masking import restore_hidden
-from warrener.operations.noun import ActionBody, Call, Outcome, Verb
+from warrener.operations.noun import ActionBody, Outcome, Verb, VerbCall
 from warrener.operations.roles import Role
 from warrener.options import read_object
 from warrener.render.argument_fields import (
@@ -81,7 +81,7 @@ async def show_job_request(request: PageRequest) -> View:
     return View("Request a job" if source is None else "Request a job again", context)
 
 
-async def request_job(call: Call[RequestJobBody]) -> Outcome:
+async def request_job(call: VerbCall[RequestJobBody]) -> Outcome:
     """Request the job, and wait a moment for its rejection."""
     body = call.body
     try:

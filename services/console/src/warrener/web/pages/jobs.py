@@ -13,11 +13,14 @@ from warrener.operations.job_logs import logged_attempts, read_log
 from warrener.operations.jobs import MAX_BULK, NOT_OVER, JobsQuery, list_jobs
 from warrener.operations.noun import ListQuery
 from warrener.operations.timelines import read_timeline
+from warrener.operations.workflows import CallState
 from warrener.render.jobs import job_retries_text
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.render.waterfall import lay_out
 from warrener.selection import find_job
+from warrener.web.charts.graph import draw_graph
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
+from warrener.web.charts.workflow_graph import read_graph
 from warrener.web.console import Console
 from warrener.web.page import PageMoved, PageRequest, View, page
 from warrener_contracts.events import ErrorInfo
@@ -29,6 +32,8 @@ _EXAMINED_DEATHS = 60
 _FILTERS = [name for name in JobsQuery.model_fields if name not in {*ListQuery.model_fields, "state"}]
 _MORE_FILTERS = {"source", "schedule", "parent", "argument", "trace", "until"}
 _MAX_ATTEMPTS = 20
+_MAX_CALLS = 100
+_MAX_FAILED = 20  # of the calls that one node of the graph stands for
 _MAX_LINES = 300
 _LIVE_REFRESH = 2.0  # seconds, while an attempt runs: its progress, its lines, the waterfall's now
 _WAITING_REFRESH = 5.0
@@ -110,16 +115,28 @@ async def show_job(request: PageRequest) -> View:
     trace_url = console.settings.console_trace_url
     # The colour of the explanation: that of the state, or of a trouble that needs somebody.
     tone = Tone.ERROR if job.explanation.needs_action else Tone.LIVE
+    graph = read_graph(row, job.calls, facts.turns, facts.now) if job.calls else None
+    failed = graph.failed if graph else []
     context: dict[str, Any] = {
         "job": job,
+        "graph": draw_graph(graph) if graph else None,
+        "failed": failed[:_MAX_FAILED],
+        "more_failed": max(len(failed) - _MAX_FAILED, 0),
         "over": job.state.terminal,
         "waterfall": draw_waterfall(laid_out, WaterfallLinks(toggle, f"{here}?attempts=all")),
         "explained_tone": STATE_SIGNS[job.state][1] if job.state.terminal else tone,
         "attempts_text": attempts_text(
-            job.state, job.attempt, job.failures, job.losses, job.policy.max_attempts
+            job.state,
+            job.attempt,
+            job.failures,
+            job.losses,
+            job.policy.max_attempts,
+            turns=bool(job.suspensions),
         ),
         "retries": job_retries_text(job.policy, job.accepted_at),
         "attempts": attempts,
+        # Open calls first: they are awaited.
+        "calls": sorted(job.calls, key=lambda call: call.state is not CallState.AWAITED)[:_MAX_CALLS],
         "first_of_stack": _first_of(attempts, lambda error: error.stack),
         "first_of_message": _first_of(attempts, lambda error: error.message),
         "hidden_attempts": max(len(job.attempts) - _MAX_ATTEMPTS, 0),

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.errors import CommandError, UsageError
 from warrener.operations.masking import restore_hidden
-from warrener.operations.noun import ActionBody, Call, Outcome, Verb
+from warrener.operations.noun import ActionBody, Outcome, Verb, VerbCall
 from warrener.schedules.calendar import preview_ticks
 from warrener.schedules.rules import expand_rule, upstream
 from warrener.schedules.schedules_file import DefinitionError, make_definition
@@ -204,7 +204,7 @@ class PutBody(ScheduleForm, ActionBody):
         return given[:120]
 
 
-async def put_schedule(call: Call[PutBody]) -> Outcome:
+async def put_schedule(call: VerbCall[PutBody]) -> Outcome:
     """Create a schedule, or replace its definition, once a scheduler has checked and stored it."""
     body, checked = call.body, not call.body.unchecked
     try:

@@ -1,0 +1,302 @@
+"""Workflows: their calls and journals, the trees of their jobs, their signals, and ends of their holds."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
+
+from warrener.explanations.facts import first_line
+from warrener.operations.jobs import find_ids
+from warrener.operations.masking import Masker, mask_error
+from warrener.operations.noun import ActionBody, Backend, Outcome, Verb, VerbCall, fields_from
+from warrener.options import json_or_text
+from warrener.render.screen import one_line
+from warrener.render.tones import Tone
+from warrener_contracts import events
+from warrener_contracts.identity import undo_job_id
+from warrener_contracts.state_machine import JobState
+from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.workflows.readings import all_calls, answers_by_call, open_calls
+from warrener_store.workflows.rows import TurnRow, journal_of
+
+_MAX_DEPTH = 8  # levels of a tree
+_MAX_SHOWN, _MAX_COUNTED = 50, 200  # child jobs of one job
+_MAX_JOBS = 500  # of a tree
+_MAX_ANSWER = 60  # characters of a result in a list
+
+
+class CallState(StrEnum):
+    """How a call of a workflow stands."""
+
+    AWAITED = "awaited"
+    ANSWERED = "answered"
+    FAILED = "failed"
+    CLOSED = "closed"  # nothing awaits it any longer
+
+
+CALL_TONES: dict[CallState, Tone] = {
+    CallState.AWAITED: Tone.LIVE,
+    CallState.ANSWERED: Tone.GOOD,
+    CallState.FAILED: Tone.ERROR,
+    CallState.CLOSED: Tone.SOFT,
+}
+
+
+class JobCall(BaseModel):
+    """A call of a workflow: a child job, a step, or a signal that it receives."""
+
+    call_id: str
+    kind: events.CallKind
+    name: str = Field(description="The job type, the signal, or the function of the step.")
+    line: str = Field(description="Where the code calls, such as orders.py:41.")
+    state: CallState
+    turn: int = Field(description="The attempt that made it.")
+    called_at: datetime | None
+    answered_at: datetime | None
+    answer: str = Field(description="Result, or data of the signal, in a line that is cut if it is long.")
+    error: str = Field(description="Why the child job or the step did not succeed; may be empty.")
+    job_id: UUID | None = Field(description="The child job.")
+    job_state: JobState | None
+    detached: bool
+    undo: str | None = Field(description="The job type of the job that undoes it.")
+    undo_id: UUID | None = Field(description="That job, once it was requested.")
+    undo_state: JobState | None
+
+
+def calls_of(
+    row: JobRow, turns: Sequence[TurnRow], jobs: Mapping[UUID, JobRow], masker: Masker
+) -> list[JobCall]:
+    """Make the calls of a workflow, in their order; none is awaited once its end is decided. `jobs`: its
+    child jobs and those that undo, as far as they are read. Pure."""
+    answers, is_over = answers_by_call(turns), row.state.terminal or row.ending is not None
+    awaited = set[str]() if is_over else {call.call_id for call in open_calls(turns)}
+    made_by = {
+        call.call_id: turn for turn in turns if turn.suspension is not None for call in turn.suspension.calls
+    }
+
+    def make(call: events.Call) -> JobCall:
+        answer, child = answers.get(call.call_id), call.job_id and jobs.get(call.job_id)
+        undo = jobs.get(undo_job_id(row.job_id, call.call_id))
+        error = None if answer is None else mask_error(masker, answer.error)
+        ended = CallState.CLOSED if answer is None else CallState.FAILED if error else CallState.ANSWERED
+        fields: dict[str, Any] = {
+            **fields_from(JobCall, call),
+            "state": CallState.AWAITED if call.call_id in awaited else ended,
+            "turn": made_by[call.call_id].attempt,
+            "called_at": made_by[call.call_id].suspended_at,
+            "answered_at": None if answer is None else answer.at,
+            "answer": "" if answer is None else _write_briefly(masker.value(answer.result)),
+            "error": f"{error.type}: {first_line(error.message)}" if error else "",
+            "job_state": (answer and answer.state) or (child and child.state),
+            "undo": call.undo and call.undo.job_type,
+            "undo_id": undo and undo.job_id,
+            "undo_state": undo and undo.state,
+        }
+        return JobCall(**fields)
+
+    return [make(call) for call in all_calls(turns)]
+
+
+def _write_briefly(value: Any) -> str:
+    line = "" if value is None else one_line(json.dumps(value, ensure_ascii=False))
+    return line if len(line) <= _MAX_ANSWER else f"{line[: _MAX_ANSWER - 1]}…"
+
+
+# -- journals ----------------------------------------------------------------------------------------------
+
+
+class JobJournal(BaseModel):
+    """The journal of a workflow, with which a test replays it. Of any other job it has no turns."""
+
+    job_id: UUID
+    job_type: str
+    arguments: dict[str, Any]
+    requested_at: datetime
+    turns: list[events.Turn] = Field(description="As an agent receives them with a dispatch.")
+
+
+async def read_journal(backend: Backend, row: JobRow) -> JobJournal:
+    """Read the journal of a workflow: the calls and the answers of all its turns, as `warrener job --journal
+    --json` has it."""
+    turns = (await backend.store.turns_of([row.job_id])).get(row.job_id, [])
+    hide = backend.masker
+    fields = fields_from(JobJournal, row) | {"arguments": hide.value(row.arguments)}
+    return JobJournal(**fields, turns=[_mask_turn(hide, turn) for turn in journal_of(turns).turns])
+
+
+def _mask_turn(masker: Masker, turn: events.Turn) -> events.Turn:
+    """Hide the secrets of the answers of a turn, and of the arguments that undo its calls."""
+
+    def hide(answers: Iterable[events.Answer]) -> tuple[events.Answer, ...]:
+        return tuple(
+            one.model_copy(
+                update={"result": masker.value(one.result), "error": mask_error(masker, one.error)}
+            )
+            for one in answers
+        )
+
+    def hide_undo(call: events.Call) -> events.Call:
+        if call.undo is None:
+            return call
+        arguments = masker.value(call.undo.arguments)
+        return call.model_copy(update={"undo": call.undo.model_copy(update={"arguments": arguments})})
+
+    end = turn.suspension
+    if end is not None:
+        changes = {"calls": tuple(map(hide_undo, end.calls)), "answers": hide(end.answers)}
+        end = end.model_copy(update=changes)
+    return turn.model_copy(update={"answers": hide(turn.answers), "suspension": end})
+
+
+# -- trees -------------------------------------------------------------------------------------------------
+
+
+class TreeJob(BaseModel):
+    """A job of a tree. `more`: its child jobs that are not listed; `is_counted`: False if there may be more
+    than that."""
+
+    job_id: UUID
+    parent_id: UUID | None
+    depth: int = Field(description="0: the job whose tree it is.")
+    job_type: str
+    state: JobState
+    requested_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    more: int
+    is_counted: bool
+
+
+class JobTree(BaseModel):
+    """A job and those below it: each stands behind its parent, and before the younger child jobs of that."""
+
+    jobs: list[TreeJob]
+
+
+async def read_tree(backend: Backend, row: JobRow) -> JobTree:
+    """Read a job, its child jobs, theirs, and so on: 8 levels and 500 jobs, and 50 of each parent."""
+    found: list[TreeJob] = []
+    left = [(row, 0)]  # the next one is the last
+    while left:
+        one, depth = left.pop()
+        below = await backend.store.list_jobs(JobFilter(parent_id=one.job_id, limit=_MAX_COUNTED + 1))
+        if one.suspensions and len(below) <= _MAX_COUNTED:
+            below += await _children_without_request(backend, one, {child.job_id for child in below})
+        room = _MAX_JOBS - len(found) - len(left) - 1 if depth < _MAX_DEPTH else 0
+        shown = below[-min(_MAX_SHOWN, room) :] if room > 0 else []  # the oldest, the last one first
+        left += [(child, depth + 1) for child in shown]
+        fields: dict[str, Any] = {**fields_from(TreeJob, one), "depth": depth}
+        more, is_counted = len(below) - len(shown), len(below) <= _MAX_COUNTED
+        found.append(TreeJob(**fields, more=more, is_counted=is_counted))
+    return JobTree(jobs=found)
+
+
+async def _children_without_request(backend: Backend, row: JobRow, known: set[UUID]) -> list[JobRow]:
+    """Read the child jobs that were cancelled before their requests were accepted: their rows lack the type
+    and the parent, which the calls of the workflow name."""
+    turns = (await backend.store.turns_of([row.job_id])).get(row.job_id, [])
+    names = {call.job_id: call.name for call in all_calls(turns) if call.job_id not in {None, *known}}
+    found = await backend.store.jobs_by_id([each for each in names if each is not None][:_MAX_COUNTED])
+    return [
+        replace(job, job_type=names[job.job_id], parent_id=row.job_id)
+        for job in found.values()
+        if job.parent_id is None
+    ]
+
+
+# -- signals -----------------------------------------------------------------------------------------------
+
+
+def _read_data(given: Any, info: ValidationInfo) -> Any:
+    """Read the text of a form or a command; a program sends the value itself. Text that begins as JSON does
+    and is none is refused: the workflow could not read it. Raises ValueError."""
+    if not info.context or not isinstance(given, str):
+        return given
+    if not given.lstrip().startswith(("{", "[", '"')):
+        return json_or_text(given)
+    try:
+        return json.loads(given)
+    except ValueError as error:
+        raise ValueError(f"expected JSON, got {given!r:.60}: {error}") from None
+
+
+class SendBody(ActionBody):
+    """Send a signal to a workflow."""
+
+    name: str = Field(min_length=1, max_length=100, description="Name of the signal.")
+    data: Annotated[Any, BeforeValidator(_read_data)] = Field(
+        default=None, description="Data of the signal, any JSON value (default null)."
+    )
+
+
+async def send_signal(call: VerbCall[SendBody]) -> Outcome:
+    """Send a signal to a workflow, which receives those of one name in their order.
+
+    One that comes before the workflow awaits it is stored, also for an id whose request has not come yet;
+    without a request it is deleted after some days. `warrener explain` names the signal that a workflow waits
+    for, and those that it has received and does not await. A job that is no workflow never receives one. Exit
+    code 4: the workflow has ended.
+
+    $ warrener send 01936f2e-8a3b-7c4d-9e5f-0123456789ab packed
+    $ warrener send 456789ab packed --data '{"box": "A4", "weight": 2.5}'
+    $ warrener send 456789ab approved --data true --json
+    """
+    [job_id] = await find_ids(call.backend, [call.key])
+    name, client = call.body.name, await call.backend.client()
+    detail = await client.send_signal(job_id, name, call.body.data, reply_timeout=call.reply_timeout)
+    return Outcome(
+        sentence=f"sent {name} to job {job_id}{f': {detail}' if detail else ''}",
+        details={"job_id": str(job_id), "name": name},
+        unconfirmed=f"sent {name} to job {job_id}; a supervisor stores it",
+    )
+
+
+SEND = Verb("send", SendBody, send_signal, reads=False)
+
+
+# -- holds -------------------------------------------------------------------------------------------------
+
+
+async def resume_job(call: VerbCall[ActionBody]) -> Outcome:
+    """Resume a held workflow: the turn that failed is tried again.
+
+    A workflow with on_failure="hold" that fails is held until then. `warrener explain` says why it failed.
+    Exit code 4: it has ended.
+
+    $ warrener resume 01936f2e-8a3b-7c4d-9e5f-0123456789ab
+    $ warrener resume 456789ab --json
+    """
+    return await _end_hold(call, "resume", "resumed job {}", "a supervisor resumes it")
+
+
+async def undo_job(call: VerbCall[ActionBody]) -> Outcome:
+    """End a held workflow: its calls are undone, the newest first, then it is dead.
+
+    `warrener resume` tries the turn that failed again instead. Exit code 4: it has ended.
+
+    $ warrener undo 01936f2e-8a3b-7c4d-9e5f-0123456789ab
+    $ warrener undo 456789ab --json
+    """
+    return await _end_hold(call, "undo", "began to undo the calls of job {}", "a supervisor undoes its calls")
+
+
+async def _end_hold(
+    call: VerbCall[ActionBody], action: Literal["resume", "undo"], done: str, later: str
+) -> Outcome:
+    [job_id] = await find_ids(call.backend, [call.key])
+    client = await call.backend.client()
+    detail = await client.continue_held(job_id, action, reply_timeout=call.reply_timeout)
+    return Outcome(
+        sentence=f"job {job_id}: {detail}" if detail else done.format(job_id),
+        details={"job_id": str(job_id), "action": action},
+        unconfirmed=f"requested for job {job_id}; {later}",
+    )
+
+
+RESUME = Verb("resume", ActionBody, resume_job, reads=False)
+UNDO = Verb("undo", ActionBody, undo_job, reads=False)
