@@ -63,7 +63,7 @@ test-times: setup ## Run all tests and write again which files take long: they s
 
 .PHONY: test-crashes
 test-crashes: setup ## Strike each service at every call that it makes (make test: at every third)
-	@WARRENER_CRASH_STRIDE=1 $(PYTHON) -m pytest tests/simulation/test_crash_anywhere.py --numprocesses=2 $(ARGS)
+	@WARRENER_CRASH_STRIDE=1 $(PYTHON) -m pytest tests/simulation/test_crash_anywhere.py tests/simulation/test_workflows.py --numprocesses=2 $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)

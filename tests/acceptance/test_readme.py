@@ -72,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with all files of all pages, and the system that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
     write_files(folder, dict(FILES))
-    with terminal(folder, "warrener up hello bank"):
+    with terminal(folder, "warrener up hello bank canvas warrener_agent.canvas"):
         yield folder
 
 

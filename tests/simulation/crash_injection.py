@@ -26,11 +26,20 @@ class ProcessLife:
         self._calls_left: int | None = None
         self._effect_first = False
         self._deadly = True
+        self._pause: Callable[[], Awaitable[None]] | None = None
 
-    def strike_at(self, calls: int, *, effect_first: bool, deadly: bool = True) -> None:
-        """Die at the `calls`-th call from now, or let it raise InjectedFailure and live on; with
-        `effect_first`, after it has taken effect."""
+    def strike_at(
+        self,
+        calls: int,
+        *,
+        effect_first: bool,
+        deadly: bool = True,
+        pause: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Die at the `calls`-th call from now, or let it raise InjectedFailure and live on, or `pause` there;
+        with `effect_first`, after it has taken effect."""
         self._calls_left, self._effect_first, self._deadly = calls, effect_first, deadly
+        self._pause = pause
 
     @property
     def struck(self) -> bool:
@@ -55,6 +64,9 @@ class ProcessLife:
             return
         self._calls_left -= 1
         if self.struck:
+            if self._pause is not None:
+                await self._pause()
+                return
             if not self._deadly:
                 raise InjectedFailure("ordered by the test")
             self.dead.set()

@@ -35,10 +35,10 @@ class Workshop:
         """The seconds after its job's end at which a handler has begun."""
         _current.set(self)
 
-    def fails_again(self, job: JobContext, failures: int) -> bool:
+    def fails_again(self, job_id: UUID, failures: int) -> bool:
         """Count a failure of the job, until there are so many."""
-        again = self._failed[job.job_id] < failures
-        self._failed[job.job_id] += again
+        again = self._failed[job_id] < failures
+        self._failed[job_id] += again
         return again
 
     async def work(self, job: JobContext, seconds: float, result: int) -> int:
@@ -61,47 +61,47 @@ class Workshop:
             self._running.discard(me)
 
 
-def _shop() -> Workshop:
+def shop() -> Workshop:
     return _current.get()
 
 
 @agent.job("quick", start_timeout="60s", dispatch_batch=4)
 async def quick(job: JobContext, number: int) -> int:
-    return await _shop().work(job, 0.0, number)
+    return await shop().work(job, 0.0, number)
 
 
 @agent.job("slow", start_timeout="60s", timeout="120s")
 async def slow(job: JobContext, seconds: float) -> int:
-    return await _shop().work(job, seconds, 1)
+    return await shop().work(job, seconds, 1)
 
 
 @agent.job("flaky", max_attempts=10, start_timeout="60s", dispatch_batch=3)
 async def flaky(job: JobContext, failures: int) -> int:
-    if _shop().fails_again(job, failures):
+    if shop().fails_again(job.job_id, failures):
         raise RuntimeError("not yet")
-    return await _shop().work(job, 0.1, failures)
+    return await shop().work(job, 0.1, failures)
 
 
 @agent.job("doomed", max_attempts=2, start_timeout="60s")
 async def doomed(job: JobContext) -> None:
-    await _shop().work(job, 0.1, 0)
+    await shop().work(job, 0.1, 0)
     raise RuntimeError("never")
 
 
 @agent.job("fails", start_timeout="60s")
 async def fails(job: JobContext, seconds: float) -> None:
-    await _shop().work(job, seconds, 0)
+    await shop().work(job, seconds, 0)
     raise RuntimeError("never")
 
 
 @agent.job("hanging", max_attempts=2, timeout="4s", start_timeout="60s")
 async def hanging(job: JobContext) -> None:
-    await _shop().work(job, 100_000.0, 0)
+    await shop().work(job, 100_000.0, 0)
 
 
 @agent.job("parent", start_timeout="60s")
 async def parent(job: JobContext, children: int) -> list[str]:
-    await _shop().work(job, 0.2, 0)
+    await shop().work(job, 0.2, 0)
     return [str(job.request("quick", {"number": n}, key=str(n))) for n in range(children)]
 
 
@@ -114,8 +114,8 @@ async def parent(job: JobContext, children: int) -> list[str]:
     no_retry_on=(LookupError,),
 )
 async def moody(job: JobContext) -> int | Fail | RetryAfter | Snooze | Cancel:
-    await _shop().work(job, _shop().dice.choice((0.0, 0.3)), 0)
-    match _shop().dice.randint(0, 9):
+    await shop().work(job, shop().dice.choice((0.0, 0.3)), 0)
+    match shop().dice.randint(0, 9):
         case 0:
             return Fail("for good")
         case 1:
@@ -123,24 +123,24 @@ async def moody(job: JobContext) -> int | Fail | RetryAfter | Snooze | Cancel:
         case 2:
             raise KeyError("no_retry_on names a class that it derives from")
         case 3 | 4:
-            return RetryAfter(_shop().dice.choice((0, 3, 30)))
+            return RetryAfter(shop().dice.choice((0, 3, 30)))
         case 5:
             raise RuntimeError("charged, and tried again")
         case 6 | 7 | 8:
-            raise Snooze(_shop().dice.choice((0, 2, 20, 100)))
+            raise Snooze(shop().dice.choice((0, 2, 20, 100)))
         case _:
             return 1
 
 
 @agent.job("sleepy", max_attempts=2, max_snoozes=3, start_timeout="60s")
 async def sleepy(job: JobContext) -> Snooze:
-    await _shop().work(job, 0.0, 0)
+    await shop().work(job, 0.0, 0)
     return Snooze(1)
 
 
 @agent.job("grower", start_timeout="60s")
 async def grower(job: JobContext, left: int) -> int:
-    await _shop().work(job, 1.5, 0)
+    await shop().work(job, 1.5, 0)
     if left:
         job.request("grower", {"left": left - 1}, key="next")
     return left
@@ -149,7 +149,7 @@ async def grower(job: JobContext, left: int) -> int:
 @agent.job("climber", max_attempts=10, start_timeout="60s", backoff=Backoff.fixed(1, jitter=0))
 async def climber(job: JobContext) -> int:
     step: int = job.last_checkpoint or 0
-    await _shop().work(job, 0.1, 0)
+    await shop().work(job, 0.1, 0)
     if step < 2:
         job.checkpoint(step + 1)
         raise RuntimeError("go on from there")
@@ -158,8 +158,8 @@ async def climber(job: JobContext) -> int:
 
 @agent.job("signals", start_timeout="60s")
 async def signals(job: JobContext, how: str) -> int | Fail | Cancel:
-    await _shop().work(job, 0.0, 0)
-    if how == "to come again" and _shop().runs[job.job_id] == 1:
+    await shop().work(job, 0.0, 0)
+    if how == "to come again" and shop().runs[job.job_id] == 1:
         raise Snooze(2)
     if how == "to be cancelled":
         return Cancel("no use")
@@ -168,4 +168,4 @@ async def signals(job: JobContext, how: str) -> int | Fail | Cancel:
 
 @next_release.job("novel", start_timeout="60s")
 async def novel(job: JobContext, number: int) -> int:
-    return await _shop().work(job, 0.0, number)
+    return await shop().work(job, 0.0, number)

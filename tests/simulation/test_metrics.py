@@ -11,7 +11,7 @@ from tests.simulation.workload import job_request
 from tests.simulation.world import World
 
 from warrener_contracts import topology
-from warrener_contracts.events import BreakerSetRequested, Event, SchedulePut
+from warrener_contracts.events import AttemptSuspended, BreakerSetRequested, Event, SchedulePut
 from warrener_contracts.inbox import Inbox
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.bus import Delivery
@@ -74,6 +74,16 @@ async def play(scene: Scene) -> None:
     await world.clock.advance(120)
 
 
+async def suspend(scene: Scene, number: int) -> None:
+    """Suspend a job as a workflow until now, so that its next turn follows."""
+    await scene.request("slow", number, arguments={"seconds": 45})
+    await scene.world.clock.advance(2)
+    now = scene.world.clock.now()
+    of = {"job_id": UUID(int=number), "attempt": 1, "job_type": "slow", "agent_id": "a"}
+    times = dict.fromkeys(("started_at", "finished_at"), now)
+    await scene.send(AttemptSuspended, **of, **times, suspension={"wake_at": now})
+
+
 async def test_each_service_writes_the_metrics_that_are_declared_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -88,6 +98,7 @@ async def test_each_service_writes_the_metrics_that_are_declared_for_it(
     async with scene.world:
         readable = job_request(UUID(int=98), "quick", arguments={"number": 4})
         await scene.world.publish(readable, job_request(UNREADABLE, "quick"))
+        await suspend(scene, 7)
         await play(scene)
         assert scene.numbers("scheduler", "parked") == {("rejected",): 1}
         for kind in SERVICES:

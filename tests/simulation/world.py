@@ -253,7 +253,9 @@ class World:
         clock = DatabaseClock(self.ledger.time, local=host)
         parts = clock, self.entropy, self._telemetry_of("agent")
         life.agent_id = new_agent_id(self.entropy)
-        agent = assemble_agent(self.handlers, bus, ledger, *parts, settings, agent_id=life.agent_id)
+        agent = assemble_agent(
+            self.handlers, bus, ledger, *parts, settings, agent_id=life.agent_id, is_time_virtual=True
+        )
         return Group(clock.component(), agent)
 
 
