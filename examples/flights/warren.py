@@ -13,16 +13,17 @@ import psutil
 
 
 class Warren:
-    """The embedded default in a folder of its own: a private RabbitMQ, SQLite, the services, two agents."""
+    """The embedded default in a folder of its own: a private RabbitMQ, SQLite, the services, two agents for
+    the modules."""
 
-    def __init__(self, folder: Path, module: str) -> None:
+    def __init__(self, folder: Path, *modules: str) -> None:
         self._folder = folder
         self._command = [
             sys.executable,
             "-m",
             "warrener",
             "up",
-            module,
+            *modules,
             "--agents",
             "2",
             "--slots",
@@ -34,6 +35,7 @@ class Warren:
         self._last: list[str] = []
         self.console_url: str | None = None
         self.restarted: list[str] = []  # who died and was started again
+        self.alerts: list[str] = []  # of the supervisor, in its log
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, *, within: float = 90.0) -> None:
@@ -92,5 +94,7 @@ class Warren:
                 self._ready.set()
             elif event.get("event") == "exited":
                 self.restarted.append(str(event.get("source")))
+            elif self._last[-1].startswith("Alert: "):
+                self.alerts.append(self._last[-1])
         self._ended.set()
         self._ready.set()

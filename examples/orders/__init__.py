@@ -1,0 +1,1 @@
+"""The order story: a workflow that reserves, charges, waits for a person and ships, or undoes what it did."""
