@@ -4,6 +4,7 @@ knew."""
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from itertools import count
 from typing import Any, TypeVar, cast
 
 from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult
@@ -13,6 +14,18 @@ T = TypeVar("T")
 
 class InjectedFailure(Exception):
     """The infrastructure fails a call; whether it took effect, nobody knows."""
+
+
+async def strike_each_call(
+    story: Callable[[int], Awaitable[bool]], stride: int, *, effect_first: bool, most: int
+) -> None:
+    """Run `story` with every `stride`-th call struck in turn, until one returns that it has made fewer calls.
+    Where the strike before the effect falls, that after it does not."""
+    for nth in count(effect_first % stride, stride):
+        assert nth < most, "the story does not end"
+        if not await story(nth):
+            assert nth > 5, "the story must make some calls"
+            return
 
 
 class ProcessLife:

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from itertools import count
 from typing import Any, Literal
 from uuid import UUID
 
 import pytest
+from tests.simulation.crash_injection import strike_each_call
 from tests.simulation.invariants import check, check_trees
 from tests.simulation.workload import cancel_request, job_request
 from tests.simulation.world import World
@@ -41,11 +41,8 @@ _STRIDE = int(os.environ.get("WARRENER_CRASH_STRIDE", "3"))  # `make test-crashe
 async def test_g9_a_process_is_struck_at_every_call_in_turn(
     kind: str, how: Literal["dies", "is failed"], *, effect_first: bool
 ) -> None:
-    for nth in count(effect_first % _STRIDE, _STRIDE):  # where one way strikes, the other does not
-        assert nth < _ENOUGH, "the story does not end"
-        if not await _story(kind, how, nth, effect_first=effect_first):
-            assert nth > 5, "the story must make some calls"
-            return
+    story = partial(_story, kind, how, effect_first=effect_first)
+    await strike_each_call(story, _STRIDE, effect_first=effect_first, most=_ENOUGH)
 
 
 async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:

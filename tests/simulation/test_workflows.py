@@ -5,12 +5,12 @@ import asyncio
 import os
 from collections import Counter
 from functools import partial
-from itertools import count
 from typing import Any, Literal
 from uuid import UUID
 
 import pytest
 from tests.simulation import workflow_handlers
+from tests.simulation.crash_injection import strike_each_call
 from tests.simulation.fault_injection import inject_faults
 from tests.simulation.invariants import check
 from tests.simulation.workflow_handlers import PATIENCE
@@ -389,11 +389,8 @@ def _undo_runs(world: World) -> bool:
 async def test_a_process_is_struck_at_every_call_of_a_workflow_in_turn(
     kind: str, how: Literal["dies", "is failed"], *, effect_first: bool
 ) -> None:
-    for nth in count(effect_first % _STRIDE, _STRIDE):  # where one way strikes, the other does not
-        assert nth < _ENOUGH, "the story does not end"
-        if not await _struck_story(kind, how, nth, effect_first=effect_first):
-            assert nth > 5, "the story must make some calls"
-            return
+    story = partial(_struck_story, kind, how, effect_first=effect_first)
+    await strike_each_call(story, _STRIDE, effect_first=effect_first, most=_ENOUGH)
 
 
 async def _struck_story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
@@ -423,8 +420,8 @@ async def _struck_story(kind: str, how: str, nth: int, *, effect_first: bool) ->
 @pytest.mark.parametrize("effect_first", [False, True], ids=["before", "after"])
 async def test_parent_and_child_commit_in_every_order_of_two_supervisors(*, effect_first: bool) -> None:
     """One pauses at each of its calls in turn, and the other goes on: no wake is lost."""
-    for nth in count(effect_first % _STRIDE, _STRIDE):
-        assert nth < _ENOUGH, "the story does not end"
+
+    async def story(nth: int) -> bool:
         async with new_world(nth, schedulers=1, agents=1, rests=(1.0,)) as world:
             life = world.process("supervisor").life
             life.strike_at(nth, effect_first=effect_first, pause=partial(world.clock.sleep, 3.0))
@@ -434,9 +431,9 @@ async def test_parent_and_child_commit_in_every_order_of_two_supervisors(*, effe
             await check_orders(world, bundled, undone)
             assert world.store.jobs[bundled].state is JobState.SUCCEEDED
             assert world.store.jobs[undone].state is JobState.DEAD
-            if not life.struck:
-                assert nth > 5, "the story must make some calls"
-                return
+            return life.struck
+
+    await strike_each_call(story, _STRIDE, effect_first=effect_first, most=_ENOUGH)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

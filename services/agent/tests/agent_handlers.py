@@ -172,7 +172,7 @@ def burns_below() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         while True:
             pass
-    time.sleep(600)
+    time.sleep(600)  # and the first process waits with it
 
 
 @agent.job("multiplies", executor="process", limits=Limits(processes=3))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
+import pytest
 from tests import store_rows
 from tests.captured_service import CapturedService
 
@@ -17,6 +18,7 @@ from warrener_contracts.topology import Binding, Queue
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.agents.rows import AgentRow
 from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.errors import StoreUnavailable
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Timings
@@ -296,3 +298,19 @@ class SupervisorHarness(CapturedService):
         """What reached the agents' queue, straight or by a delay queue."""
         published = self.published(topology.DISPATCH, topology.RETURN)
         return [event for event in published if isinstance(event, events.AttemptDispatched)]
+
+
+def fail_store(monkeypatch: pytest.MonkeyPatch, store: MemoryStore, step: str, nth: int, where: str) -> None:
+    """Fail the `nth` call of this kind, "before" or "after" the store has carried it out."""
+    calls, original = [0], getattr(store, step)
+
+    async def fail(*given: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == nth and where == "before":
+            raise StoreUnavailable("ordered by the test")
+        found = await original(*given)
+        if calls[0] == nth:
+            raise StoreUnavailable("ordered by the test")
+        return found
+
+    monkeypatch.setattr(store, step, fail)

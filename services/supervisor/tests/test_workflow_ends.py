@@ -1,6 +1,5 @@
 """A workflow without success ends its children, undoes its calls, newest first, and only then ends."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -346,19 +345,7 @@ async def test_a_crash_at_any_step_of_an_end_loses_nothing(
     async with stage.opened(waiting(), *children) as harness:
         shop = Shop(harness)
         await shop.call(PAY, SHIP)
-        calls = [0]
-        original: Callable[..., Any] = getattr(harness.store, step)
-
-        async def fail(*given: Any) -> Any:
-            calls[0] += 1
-            if calls[0] == crashed and where == "before":
-                raise StoreUnavailable("ordered by the test")
-            found = await original(*given)
-            if calls[0] == crashed:
-                raise StoreUnavailable("ordered by the test")
-            return found
-
-        monkeypatch.setattr(harness.store, step, fail)
+        stage.fail_store(monkeypatch, harness.store, step, crashed, where)
         await harness.publish(stage.cancel(), then=12)
         await shop.undo()
         await harness.clock.advance(12)

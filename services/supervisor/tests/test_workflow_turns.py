@@ -12,7 +12,6 @@ from warrener_contracts import events
 from warrener_contracts.identity import child_job_id
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import Telemetry
-from warrener_store.errors import StoreUnavailable
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.memory import MemoryStore
 from warrener_store.workflows.rows import MAX_SIGNALS, SignalRow, TurnRow
@@ -98,18 +97,7 @@ async def test_a_crash_at_any_step_loses_no_turn(
 ) -> None:
     """The store fails once, before or after it has carried out the n-th call of this kind."""
     async with stage.opened(stage.running_row(), stage.child("a"), stage.child("b")) as harness:
-        calls, original = [0], getattr(harness.store, step)
-
-        async def fail(*given: Any) -> Any:
-            calls[0] += 1
-            if calls[0] == crashed and where == "before":
-                raise StoreUnavailable("ordered by the test")
-            found = await original(*given)
-            if calls[0] == crashed:
-                raise StoreUnavailable("ordered by the test")
-            return found
-
-        monkeypatch.setattr(harness.store, step, fail)
+        stage.fail_store(monkeypatch, harness.store, step, crashed, where)
         await harness.publish(stage.suspended(1, A), done("a", 7), then=12)
         await harness.publish(stage.started(2), stage.suspended(2, B), done("b", 8), then=12)
         assert last(harness).data.attempt == 3
@@ -221,7 +209,7 @@ async def test_signals_are_received_in_order_once_each_and_may_come_early() -> N
         assert [(one.call_id, one.result) for one in answers(harness)] == [("1", {"box": 1})]
         await harness.publish(stage.started(2), stage.suspended(2))
         await harness.publish(sent(1), sent(2))
-        assert [(one.call_id, one.signal_id) for one in answers(harness)] == [("2", "signal-2")]
+        assert [(one.call_id, one.result) for one in answers(harness)] == [("2", {"box": 2})]
         assert len(harness.dispatched()) == 2
         assert all(reply.accepted for reply in replies(harness))
 
@@ -237,9 +225,9 @@ async def test_a_signal_is_refused_after_the_end_and_stored_before_the_beginning
         )
         assert (stored.accepted, "the signal is stored for it" in stored.detail) == (True, True)
         assert not too_large.accepted
-        assert [
-            one.signal_id for one in (await harness.store.signals_of({unknown: ["packed"]}))[unknown]
-        ] == ["signal-2"]
+        assert [one.data for one in (await harness.store.signals_of({unknown: ["packed"]}))[unknown]] == [
+            {"box": 2}
+        ]
 
 
 @pytest.mark.parametrize("ends", [stage.failed, stage.lost, stage.released])
@@ -411,6 +399,15 @@ async def test_a_job_receives_so_many_signals_and_no_more() -> None:
         await harness.publish(sent(1))
         assert [reply.accepted for reply in replies(harness)] == [True, False, True]
         assert replies(harness)[1].detail == "expected at most 1000 signals for a workflow, got one more"
+
+
+async def test_two_senders_that_count_their_signals_alike_send_two() -> None:
+    two = stage.signal_call("1"), stage.signal_call("2")
+    async with stage.opened(stage.running_row()) as harness:
+        theirs = sent(1, data={"box": 7}).model_copy(update={"source": "somebody/else"})
+        await harness.publish(sent(1), theirs, sent(1), theirs)
+        await harness.publish(stage.suspended(1, *two))
+        assert [one.result for one in answers(harness)] == [{"box": 1}, {"box": 7}]
 
 
 async def test_a_journal_that_cannot_be_read_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import inspect
 import json
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -25,8 +25,9 @@ from warrener_agent.decisions.errors import describe_error
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.workflows import failures, turn
 from warrener_agent.workflows.targets import lines_of
-from warrener_contracts.events import Answer, Call, CallKind, Journal, Suspension, Turn, UndoRequest
+from warrener_contracts.events import Answer, Call, CallKind, Journal, Turn, UndoRequest
 from warrener_contracts.fields import parse_duration
+from warrener_contracts.journals import all_calls, next_timer, open_calls
 from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.state_machine import JobState
 
@@ -70,7 +71,7 @@ def replay(agent: Agent, journal: str | bytes | Mapping[str, Any]) -> tuple[str,
         raise end.error
     if not isinstance(end, turn.TurnSuspended):
         return ()
-    return _waits([*(one.suspension for one in turns.turns), end.suspension], turns)
+    return _waits([*turns.turns, Turn(attempt=len(turns.turns) + 1, suspension=end.suspension)])
 
 
 class WorkflowTrial:
@@ -108,13 +109,12 @@ class WorkflowTrial:
     @property
     def waits(self) -> tuple[str, ...]:
         """Its waits, such as "job cards.charge", "signal packed", "time 2026-01-04T…"."""
-        return () if self.ended else _waits([one.suspension for one in self._turns], self.journal)
+        return () if self.ended else _waits(self._turns)
 
     @property
     def calls(self) -> tuple[Call, ...]:
         """All calls that are in the journal, in their order, without the markers of changed code."""
-        calls = (call for one in self._turns if one.suspension for call in one.suspension.calls)
-        return tuple(call for call in calls if call.kind is not CallKind.MARKER)
+        return tuple(all_calls(self._turns))
 
     @property
     def closed(self) -> tuple[Call, ...]:
@@ -141,8 +141,8 @@ class WorkflowTrial:
     def advance(self, duration: timedelta | float | str) -> None:
         """Let time go by. Each timer is due at its time."""
         until = self.now + parse_duration(duration)
-        while (wake_at := self._wake_at()) is not None and wake_at <= until:
-            self.now = max(self.now, wake_at)
+        while not self.ended and (timer := next_timer(self._turns)) and timer[0] <= until:
+            self.now = max(self.now, timer[0])
             self._run([Answer(at=self.now)])
         self.now = until
 
@@ -151,7 +151,7 @@ class WorkflowTrial:
 
         `result` is its result, or an exception.
         """
-        for call in self._open():
+        for call in open_calls(self._turns):
             if call.kind is CallKind.JOB and name in {call.call_id, call.name}:
                 self._run([self._ended(call, result, state)])
                 return
@@ -249,7 +249,7 @@ class WorkflowTrial:
 
     def _ends_of_jobs(self) -> list[Answer]:
         ends, answers = self._ends[CallKind.JOB], list[Answer]()
-        for call in self._open():
+        for call in open_calls(self._turns):
             if call.kind is CallKind.JOB and call.name in ends:
                 try:
                     end = _end(ends[call.name], (), self._requested[call.call_id])
@@ -266,18 +266,11 @@ class WorkflowTrial:
 
     def _received(self) -> list[Answer]:
         given = list[Answer]()
-        for call in self._open():
+        for call in open_calls(self._turns):
             if call.kind is CallKind.SIGNAL and self._signals[call.name]:
                 signal = self._signals[call.name].popleft()
                 given.append(signal.model_copy(update={"call_id": call.call_id, "at": self.now}))
         return given
-
-    def _open(self) -> list[Call]:
-        return _open_calls([one.suspension for one in self._turns], self.journal)
-
-    def _wake_at(self) -> datetime | None:
-        last = None if self.ended else self._turns[-1].suspension
-        return None if last is None else last.wake_at
 
 
 def _definition(agent: Agent, name: str) -> JobDefinition:
@@ -363,17 +356,8 @@ def _difference(one: Any, other: Any, path: str = "") -> str | None:
     return f"{path[1:] or 'another end'}: {one!r:.200}, and then {other!r:.200}"
 
 
-def _open_calls(suspensions: list[Suspension | None], journal: Journal) -> list[Call]:
-    known = [one for one in suspensions if one is not None]
-    answers = [answer for one in journal.turns for answer in one.answers]
-    answers += [answer for one in known for answer in one.answers]
-    ended = {answer.call_id for answer in answers} | {closed for one in known for closed in one.closed}
-    calls = (call for one in known for call in one.calls if call.kind is not CallKind.MARKER)
-    return [call for call in calls if call.call_id not in ended]
-
-
-def _waits(suspensions: list[Suspension | None], journal: Journal) -> tuple[str, ...]:
-    waits = [f"{call.kind} {call.name}" for call in _open_calls(suspensions, journal)]
-    if (last := suspensions[-1]) is not None and last.wake_at is not None:
-        waits.append(f"time {last.wake_at.isoformat()}")
+def _waits(turns: Sequence[Turn]) -> tuple[str, ...]:
+    waits = [f"{call.kind} {call.name}" for call in open_calls(turns)]
+    if (timer := next_timer(turns)) is not None:
+        waits.append(f"time {timer[0].isoformat()}")
     return tuple(waits)

@@ -29,6 +29,7 @@ from warrener.explanations.facts import (
 from warrener.selection import search_job
 from warrener_contracts.fields import is_queue_name
 from warrener_contracts.identity import undo_job_id
+from warrener_contracts.journals import all_calls, open_calls
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_store import StoreError
@@ -38,7 +39,6 @@ from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.errors import StoreFull
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
-from warrener_store.workflows.readings import all_calls, open_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -43,9 +43,9 @@ from warrener.explanations.facts import (
 )
 from warrener_contracts.events import CallKind, ErrorInfo, ErrorKind
 from warrener_contracts.identity import undo_job_id
+from warrener_contracts.journals import SentSignal
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.workflows.readings import SentSignal
 
 GONE = system(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default": ENDING})
 

@@ -1,7 +1,7 @@
 """The supervisor's commands: of jobs, breakers, incidents and parked messages. One typed function each."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from pydantic_core import to_json
 
@@ -16,6 +16,7 @@ from warrener_contracts.commands import (
     ReceivedCommand,
     one_by_one,
 )
+from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.topology import SUPERVISOR_COMMANDS
 from warrener_runtime.logs import get_logger
@@ -23,7 +24,6 @@ from warrener_store.jobs.rows import JobRow
 from warrener_store.workflows.rows import MAX_SIGNALS, SignalRow
 from warrener_supervisor import SOURCE
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.decisions.workflow_turns import MAX_ANSWER
 from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
@@ -50,20 +50,24 @@ def supervisor_inbox(
         # a job cancelled whose effects are done.
         return [CommandResult([cancel_behind_reports(event)], is_replied=True) for event, _ in commands]
 
+    received_until = datetime.min.replace(tzinfo=UTC)
+
     async def send_signals(
         commands: Sequence[ReceivedCommand[events.JobSignalRequested]],
     ) -> Sequence[CommandResult]:
-        now = ports.clock.now()
+        nonlocal received_until
+        # A microsecond apart, also from those before: workflows receive them in the order of their times.
+        first = max(ports.clock.now(), received_until)
+        received_until = first + timedelta(microseconds=len(commands))
         rows = await ports.store.jobs_by_id({event.data.job_id for event, _ in commands})
         results = [signal_result(event, rows.get(event.data.job_id)) for event, _ in commands]
         received = [
-            # a microsecond apart, since workflows receive them in this order
             SignalRow(
                 job_id=event.data.job_id,
-                signal_id=event.id,
+                signal_id=str(job_id_of(event.source, event.id)),  # two senders may have one id
                 name=event.data.name,
                 data=event.data.data,
-                received_at=now + timedelta(microseconds=place),
+                received_at=first + timedelta(microseconds=place),
             )
             for place, ((event, _), result) in enumerate(zip(commands, results, strict=True))
             if result.refusal is None
@@ -74,7 +78,7 @@ def supervisor_inbox(
             refusal=f"expected at most {MAX_SIGNALS} signals for a workflow, got one more"
         )
         return [
-            too_many if event.id in refused else result
+            too_many if str(job_id_of(event.source, event.id)) in refused else result
             for (event, _), result in zip(commands, results, strict=True)
         ]
 
@@ -129,9 +133,10 @@ def supervisor_inbox(
 
 def signal_result(event: events.JobSignalRequested, row: JobRow | None) -> CommandResult:
     """Accept or refuse a signal for the job of `row`; None: no request with its id has come yet."""
-    if (size := len(to_json(event.data.data, inf_nan_mode="null"))) > MAX_ANSWER:
+    if (size := len(to_json(event.data.data, inf_nan_mode="null"))) > events.MAX_ANSWER:
         return CommandResult(
-            refusal=f"expected data of at most {MAX_ANSWER} bytes of JSON, got {size}: store it elsewhere"
+            refusal=f"expected data of at most {events.MAX_ANSWER} bytes of JSON, got {size}: "
+            "store it elsewhere"
         )
     if row is None:
         return CommandResult(detail="no request with this id has come yet; the signal is stored for it")

@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.commands import CARRIED_OUT, CommandResult
-from warrener_contracts.events import HeldAction, JobContinueRequested
+from warrener_contracts.events import MAX_ANSWER, HeldAction, JobContinueRequested
+from warrener_contracts.journals import all_calls
 from warrener_contracts.messages import Message, build_message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.backoff import is_outage
@@ -23,7 +24,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.jobs.views import END_REASON, CancelledTree
-from warrener_store.workflows.rows import ChildStatus, TurnRow, all_calls, journal_of
+from warrener_store.workflows.rows import ChildStatus, TurnRow, journal_of
 from warrener_supervisor.decisions import suspensions, workflow_end, workflow_turns
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.effects import (
@@ -171,9 +172,7 @@ class TurnMaker:
         most = max((count for each in names.values() for count in each.values()), default=0)
         signals = await self._store.signals_of(names, most, received=received)
         awaited = {child for row in rows for child in workflow_turns.awaited_jobs(turns[row.job_id])}
-        children = await self._store.child_ends(
-            awaited, workflow_turns.MAX_ANSWER, workflow_turns.MAX_ANSWERS
-        )
+        children = await self._store.child_ends(awaited, MAX_ANSWER, workflow_turns.MAX_ANSWERS)
         now = self._clock.now()
         begun: dict[UUID, TurnRow] = {}
         saves: list[JobRow] = []

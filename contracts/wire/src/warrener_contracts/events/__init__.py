@@ -70,8 +70,8 @@ _NAMES = {
     "ScheduleCommandData SchedulePauseRequested SchedulePut "
     "ScheduleRemoveRequested ScheduleResumeRequested ScheduleTicked ScheduleTickedData "
     "ScheduleTriggerRequested",
-    "workflows": "Answer Call CallKind HeldAction JobContinueRequested JobContinueRequestedData "
-    "JobSignalRequested JobSignalRequestedData Journal Suspension Turn UndoRequest",
+    "workflows": "MAX_ANSWER MAX_SIGNAL_NAME Answer Call CallKind HeldAction JobContinueRequested "
+    "JobContinueRequestedData JobSignalRequested JobSignalRequestedData Journal Suspension Turn UndoRequest",
 }
 """The names that each module exports."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -6,7 +6,7 @@ once it waits for something that is not there yet (`attempt.suspended`).
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -21,7 +21,10 @@ from warrener_contracts.state_machine import JobState
 CallId = Annotated[
     str, Field(min_length=1, max_length=200, description="Identifies the call: the same in every turn.")
 ]
-SignalName = Annotated[str, Field(min_length=1, max_length=100, examples=["packed"])]
+MAX_SIGNAL_NAME: Final = 100  # characters; also of the name of a change
+MAX_ANSWER: Final = 64 * 1024
+"""Bytes of JSON of one result, or of the data of a signal: the journal travels with each turn."""
+SignalName = Annotated[str, Field(min_length=1, max_length=MAX_SIGNAL_NAME, examples=["packed"])]
 
 
 class CallKind(StrEnum):
@@ -81,7 +84,9 @@ class Answer(EventData, frozen=True):
         description="Any JSON value: the result of the job or the step, the data of the signal.",
     )
     error: ErrorInfo | None = fields.optional_field("Why the child job or the step did not succeed.")
-    signal_id: str | None = fields.optional_field("The id of the signal.")
+    signal_id: str | None = fields.optional_field(
+        "The id of the signal's event, or a UUIDv5 of its source and id if that is no UUID."
+    )
 
 
 class Suspension(EventData, frozen=True):
@@ -116,7 +121,7 @@ class Journal(EventData, frozen=True):
 
 
 class JobSignalRequestedData(CommandData, frozen=True):
-    """Send a signal to a workflow. The event's `id` is the signal's: a repeat is the same signal."""
+    """Send a signal to a workflow. The event's source and `id` make it: a repeat is the same signal."""
 
     job_id: UUID
     name: SignalName

@@ -8,20 +8,7 @@ from uuid import UUID
 
 from warrener_contracts.events import Answer, ErrorInfo, Journal, Suspension, Turn
 from warrener_contracts.state_machine import JobState
-from warrener_store.workflows.readings import all_calls, answers_by_call, next_timer, open_calls
 
-__all__ = [
-    "MAX_SIGNALS",
-    "ChildEnd",
-    "ChildStatus",
-    "SignalRow",
-    "TurnRow",
-    "all_calls",
-    "answers_by_call",
-    "journal_of",
-    "next_timer",
-    "open_calls",
-]
 MAX_SIGNALS = 1_000
 """Signals that the store keeps of one job, received ones too."""
 

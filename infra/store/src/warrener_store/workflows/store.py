@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import Answer, Suspension
+from warrener_contracts.journals import SentSignal
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import decode, encode
 from warrener_store.mapping import ColumnKind, RowMapper, qualify
-from warrener_store.workflows.readings import SentSignal
 from warrener_store.workflows.rows import MAX_SIGNALS, ChildEnd, ChildStatus, SignalRow, TurnRow
 
 

@@ -161,7 +161,7 @@ class CallTable:
         yet. The same throughout the run, so that a loop keeps its way."""
         if name not in self._changes:
             if finding := find_unsafe_value(name):
-                raise ValueError(f"expected a name that everybody can keep, {finding}")
+                raise ValueError(f"expected a name that JSON and PostgreSQL can store, {finding}")
             call_id = _bounded(f"{CallKind.MARKER}/{name}")
             marker = Call(call_id=call_id, kind=CallKind.MARKER, name=name, line=caller_line())
             is_known = marker.call_id in self._known

@@ -11,13 +11,11 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import to_json, to_jsonable_python
 
 from warrener_agent.definitions.job import JobDefinition, definitions_of
+from warrener_contracts.events import MAX_ANSWER
 from warrener_contracts.json_safety import find_unsafe_value, is_array, is_object
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
-
-MAX_RESULT = 64 * 1024
-"""Bytes of JSON of a step's result."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +214,9 @@ def _write(name: str, adapter: TypeAdapter[Any], value: Any) -> Any:
     plain = to_jsonable_python(adapter.dump_python(value, mode="json", warnings="error"))
     if finding := find_unsafe_value(plain):
         raise ValueError(f"expected a result of step {name} that JSON and PostgreSQL can store, {finding}")
-    if (size := len(to_json(plain))) > MAX_RESULT:
+    if (size := len(to_json(plain))) > MAX_ANSWER:
         raise ValueError(
-            f"expected a result of step {name} of at most {MAX_RESULT} bytes of JSON, got {size}: keep the "
+            f"expected a result of step {name} of at most {MAX_ANSWER} bytes of JSON, got {size}: keep the "
             "data elsewhere, and return where it is"
         )
     return plain

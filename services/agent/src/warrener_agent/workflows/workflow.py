@@ -20,7 +20,14 @@ from warrener_agent.workflows.calls import CallFuture, CallSpec, CallTable
 from warrener_agent.workflows.failures import BadCall, ChildJobFailed, WorkflowError
 from warrener_agent.workflows.loop import FlowLoop, caller_line
 from warrener_agent.workflows.targets import JobType
-from warrener_contracts.events import CallKind, ErrorInfo, ErrorKind, JobRequestedData, UndoRequest
+from warrener_contracts.events import (
+    MAX_SIGNAL_NAME,
+    CallKind,
+    ErrorInfo,
+    ErrorKind,
+    JobRequestedData,
+    UndoRequest,
+)
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
@@ -31,7 +38,6 @@ T = TypeVar("T")
 Named = TypeVar("Named")
 
 MAX_ITEMS = 1_900
-MAX_SIGNAL_NAME = MAX_CHANGE_NAME = 100
 
 _log = logging.getLogger("warrener.workflow")
 
@@ -408,8 +414,8 @@ class Workflow(Caller[Any]):
         if flow.changed("weigh first"): the new way; else: the old one. So a release reaches running jobs. The
         answer holds for the name in all of the body, in this turn and in each later one.
         """
-        if not 1 <= len(name) <= MAX_CHANGE_NAME:
-            raise ValueError(f"expected a name of 1 to {MAX_CHANGE_NAME} characters, got {name!r:.300}")
+        if not 1 <= len(name) <= MAX_SIGNAL_NAME:
+            raise ValueError(f"expected a name of 1 to {MAX_SIGNAL_NAME} characters, got {name!r:.300}")
         return self._calls.changed(name)
 
     def now(self) -> datetime:

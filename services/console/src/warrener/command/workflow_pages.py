@@ -20,8 +20,8 @@ from warrener.render.jobs import id_text, state_text
 from warrener.render.screen import err, out, print_json, table
 from warrener.render.times import brief, clock
 from warrener_contracts.events import CallKind
+from warrener_contracts.journals import next_timer, unawaited_signals
 from warrener_store.jobs.rows import JobRow
-from warrener_store.workflows.readings import next_timer, unawaited_signals
 
 
 async def show_journal(backend: Backend, row: JobRow, *, as_json: bool) -> None:

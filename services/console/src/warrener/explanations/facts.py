@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from warrener_contracts.journals import SentSignal
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import SILENT_AFTER
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.workflows.readings import SentSignal
 
 if TYPE_CHECKING:  # the facts of one subject need no rows of another
     from warrener_contracts.events import Call

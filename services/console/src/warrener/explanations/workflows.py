@@ -20,8 +20,8 @@ from warrener.explanations.suggestions import (
 )
 from warrener.render.times import ago
 from warrener_contracts.identity import undo_job_id
+from warrener_contracts.journals import all_calls, next_timer, open_calls, unawaited_signals
 from warrener_contracts.state_machine import JobState
-from warrener_store.workflows.readings import all_calls, next_timer, open_calls, unawaited_signals
 
 if TYPE_CHECKING:
     from warrener_contracts.events import Call
@@ -58,12 +58,10 @@ def explain_suspended(walk: Walk, facts: JobFacts, awaited: Explanation | None) 
     call, until = _awaited_call(facts, calls), timer[0] if timer else None
     more = f", and for {counted(len(calls) - 1, 'more call')}" if len(calls) > 1 else ""
     latest = ", at the latest" if until else ""
-    sentence = f"The workflow waits for {call.name}{_at(call)}{more}"
-    if call.kind.value == "signal":
-        sentence, send = (
-            sentence.replace("waits for", "waits for signal", 1),
-            send_signal(row.job_id, call.name),
-        )
+    is_signal = call.kind.value == "signal"
+    sentence = f"The workflow waits for {'signal ' if is_signal else ''}{call.name}{_at(call)}{more}"
+    if is_signal:
+        send = send_signal(row.job_id, call.name)
         then = f"Its next turn begins with `{send.command}`{latest}"
         return walk.end(Cause.SIGNAL_AWAITED, sentence, send, since=row.updated_at, until=until, next=then)
     then = f"Its next turn begins with the end of the job{latest}"

@@ -19,9 +19,9 @@ from warrener.render.screen import one_line
 from warrener.render.tones import Tone
 from warrener_contracts import events
 from warrener_contracts.identity import undo_job_id
+from warrener_contracts.journals import all_calls, answers_by_call, open_calls
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobFilter, JobRow
-from warrener_store.workflows.readings import all_calls, answers_by_call, open_calls
 from warrener_store.workflows.rows import TurnRow, journal_of
 
 _MAX_DEPTH = 8  # levels of a tree
@@ -228,7 +228,7 @@ def _read_data(given: Any, info: ValidationInfo) -> Any:
 class SendBody(ActionBody):
     """Send a signal to a workflow."""
 
-    name: str = Field(min_length=1, max_length=100, description="Name of the signal.")
+    name: str = Field(min_length=1, max_length=events.MAX_SIGNAL_NAME, description="Name of the signal.")
     data: Annotated[Any, BeforeValidator(_read_data)] = Field(
         default=None, description="Data of the signal, any JSON value (default null)."
     )

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from warrener.render.times import clock, span
 from warrener.render.tones import STATE_SIGNS, Tone
+from warrener_contracts.journals import next_timer, open_calls
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome
-from warrener_store.workflows.readings import next_timer, open_calls
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
     from collections.abc import Sequence

@@ -7,12 +7,13 @@ from uuid import UUID
 
 from warrener_contracts import events
 from warrener_contracts.identity import undo_job_id, undo_source
+from warrener_contracts.journals import all_calls
 from warrener_contracts.policy import OnFailure
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.incidents.rows import RaisedIncident
 from warrener_store.jobs.rows import JobRow, evolve
-from warrener_store.workflows.rows import ChildEnd, ChildStatus, TurnRow, all_calls
+from warrener_store.workflows.rows import ChildEnd, ChildStatus, TurnRow
 from warrener_supervisor.decisions.cause import fingerprint
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.outcomes import notifications_for

@@ -5,18 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from warrener_contracts.events import Answer, Call, CallKind, ErrorInfo, ErrorKind
+from warrener_contracts.events import MAX_ANSWER, Answer, Call, CallKind, ErrorInfo, ErrorKind
+from warrener_contracts.journals import answers_by_call, next_timer, open_calls
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_MESSAGE
 from warrener_store.jobs.rows import JobRow, evolve
-from warrener_store.workflows.rows import (
-    ChildEnd,
-    SignalRow,
-    TurnRow,
-    answers_by_call,
-    next_timer,
-    open_calls,
-)
+from warrener_store.workflows.rows import ChildEnd, SignalRow, TurnRow
 
 LOOK_AGAIN, _LONGEST_PAUSE = timedelta(minutes=15), timedelta(hours=4)
 """Pauses before a suspended workflow is looked at, even if nothing has woken it: each as long as it has
@@ -26,8 +20,6 @@ MAX_DISPATCH = MAX_MESSAGE - 64 * 1024
 may be a little longer."""
 MAX_ANSWERS = 2 * 1024 * 1024
 """Bytes of JSON of the ends with which a turn begins; the others come with the next one."""
-MAX_ANSWER = 64 * 1024
-"""Bytes of JSON of one answer: the journal goes out with each turn."""
 
 
 def is_stored(row: JobRow, turns: Sequence[TurnRow]) -> bool:

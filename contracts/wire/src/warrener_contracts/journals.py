@@ -1,4 +1,5 @@
-"""Readings of the turns of one job, which come by attempt. Pure, and without the events: lists import it."""
+"""Readings of the turns of one job, which come by attempt: the same for the supervisor, the console and the
+test kit. Pure, and without the events: lists import it."""
 
 from collections.abc import Sequence
 from datetime import datetime
