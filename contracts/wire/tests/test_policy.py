@@ -50,6 +50,10 @@ def test_a_request_replaces_what_it_chooses_and_nothing_else() -> None:
         {"retry_on": [""]},
         {"no_retry_on": ["x" * 201]},
         {"no_retry_on": "ValueError"},
+        {"retry_rules": [{"errors": (), "queue": "other"}]},
+        {"retry_rules": [{"errors": ["lost"], "after": 11, "queue": "other"}]},
+        {"retry_rules": [{"errors": ["lost"], "queue": "no queue"}]},
+        {"retry_rules": [{"errors": ["timeout"], "timeout_factor": 0.5}]},
     ],
 )
 def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> None:
@@ -59,7 +63,15 @@ def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> No
 
 def test_a_request_may_choose_every_part_of_a_policy() -> None:
     # Fields of the job type alone: its handler is written for them.
-    of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout", "dispatch_batch", "on_failure"}
+    of_the_type_alone = {
+        "depends_on",
+        "breaker",
+        "heartbeat_timeout",
+        "dispatch_batch",
+        "on_failure",
+        "gates",
+        "retry_rules",
+    }
     assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys() - of_the_type_alone
 
 
@@ -255,6 +267,21 @@ OF_THE_TYPE = JobPolicy(no_retry_on=("app.Closed",))
             JobPolicy(no_retry_on=("timeout",)),
             "timeout is never retried (no_retry_on)",
             id="a timeout that is named",
+        ),
+        pytest.param(
+            error("SIGKILL", kind=ErrorKind.CRASH),
+            JobPolicy(no_retry_on=("crash",)),
+            "SIGKILL is never retried (no_retry_on)",
+            id="a crash that is named by its cause",
+        ),
+        pytest.param(
+            error("MemoryError"),
+            JobPolicy(no_retry_on=("memory",)),
+            "MemoryError is never retried (no_retry_on)",
+            id="a want of memory that is named by its cause",
+        ),
+        pytest.param(
+            error("app.Wrong"), JobPolicy(no_retry_on=("error",)), None, id="an error has its class alone"
         ),
         pytest.param(FINAL, JobPolicy(), "no retry can mend it", id="final by its handler"),
         pytest.param(BY_AGENT, OF_THE_TYPE, "Closed is never retried (no_retry_on)", id="final by its type"),

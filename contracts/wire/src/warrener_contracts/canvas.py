@@ -92,7 +92,7 @@ def _check_first(steps: tuple[ChainStep, ...]) -> tuple[ChainStep, ...]:
 
 
 Members = Annotated[tuple[GroupMember, ...], Field(max_length=MAX_MEMBERS), AfterValidator(_check_keys)]
-InFlight = Annotated[int, Field(ge=1, description="Jobs of the group that run at once.")]
+InFlight = Annotated[int, Field(ge=1, le=10_000, description="Jobs of the group that run at once.")]
 Steps = Annotated[
     tuple[ChainStep, ...], Field(min_length=1, max_length=MAX_MEMBERS), AfterValidator(_check_first)
 ]

@@ -33,6 +33,11 @@ def child_job_id(parent: UUID, key: str) -> UUID:
     return uuid5(parent, f"child\n{key}")
 
 
+def sent_signal_id(sender: UUID, call_id: str) -> UUID:
+    """The id of the signal that a call of the workflow `sender` sends."""
+    return uuid5(sender, f"signal\n{call_id}")
+
+
 def undo_job_id(parent: UUID, call_id: str) -> UUID:
     """The id of the job that undoes a call of the workflow `parent`."""
     return uuid5(parent, f"undo\n{call_id}")

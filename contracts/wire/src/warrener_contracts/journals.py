@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from warrener_contracts.events import Answer, Call, Suspension
+    from warrener_contracts.events import Answer, Call, StepRetry, Suspension
 
 
 class RecordedTurn(Protocol):
@@ -20,19 +20,35 @@ class RecordedTurn(Protocol):
 
 
 def all_calls(turns: Sequence[RecordedTurn]) -> "list[Call]":
-    """All calls in the order in which they were made, without the markers of changed code."""
+    """All calls in the order in which they were made, without the markers of changed code and without
+    signals that were sent: those have no end. A call that was requested again stands there once for each of
+    its child jobs."""
     calls = (call for one in turns if one.suspension is not None for call in one.suspension.calls)
-    return [call for call in calls if call.kind.value != "marker"]
+    return [call for call in calls if call.kind.value not in {"marker", "send"}]
+
+
+def current_calls(turns: Sequence[RecordedTurn]) -> "dict[str, Call]":
+    """Each call by its id, in their order, with the child job that was requested last."""
+    return {call.call_id: call for call in all_calls(turns)}
+
+
+def is_retry(turn: RecordedTurn) -> bool:
+    """True if the turn did not suspend but failed, and calls of it or before it were requested again."""
+    return turn.suspension is not None and any(call.retry_of is not None for call in turn.suspension.calls)
 
 
 def answers_by_call(turns: Sequence[RecordedTurn]) -> "dict[str, Answer]":
-    """The answer of each call that has one, in the order in which the workflow is given them."""
+    """The answer of each call that has one, in the order in which the workflow is given them. A call that is
+    requested again has none until its new child job has ended."""
     found: dict[str, Answer] = {}
     for one in turns:
         of_steps = () if one.suspension is None else one.suspension.answers
         for answer in (*one.answers, *of_steps):
             if answer.call_id is not None:
                 found.setdefault(answer.call_id, answer)
+        for call in () if one.suspension is None else one.suspension.calls:
+            if call.retry_of is not None:
+                found.pop(call.call_id, None)
     return found
 
 
@@ -40,7 +56,33 @@ def open_calls(turns: Sequence[RecordedTurn]) -> "list[Call]":
     """The calls that are awaited: they have no answer, and none of the turns has closed them."""
     ended = set(answers_by_call(turns))
     ended.update(*(one.suspension.closed for one in turns if one.suspension is not None))
-    return [call for call in all_calls(turns) if call.call_id not in ended]
+    return [call for call in current_calls(turns).values() if call.call_id not in ended]
+
+
+def replayed_answers(turns: Sequence[RecordedTurn]) -> "list[tuple[Answer, ...]]":
+    """The answers of each turn as the body is given them: that of a call that was requested again has the
+    place and the time of the failure which it takes back."""
+    if not any(map(is_retry, turns)):
+        return [one.answers for one in turns]
+    retried = {call.call_id for call in all_calls(turns) if call.retry_of is not None}
+    last = {call_id: one for call_id, one in answers_by_call(turns).items() if call_id in retried}
+    found: list[tuple[Answer, ...]] = []
+    for turn in turns:
+        answers: list[Answer] = []
+        for answer in turn.answers:
+            if answer.call_id is None or answer.call_id not in retried:
+                answers.append(answer)
+            elif (new := last.pop(answer.call_id, None)) is not None:
+                answers.append(new.model_copy(update={"at": answer.at}))
+        found.append(tuple(answers))
+    return found
+
+
+def open_retries(turns: Sequence[RecordedTurn]) -> "dict[str, StepRetry]":
+    """The last failure of each step that is tried again."""
+    waiting = {call.call_id for call in open_calls(turns)}
+    found = (retry for one in turns if one.suspension is not None for retry in one.suspension.retries)
+    return {retry.call_id: retry for retry in found if retry.call_id in waiting}
 
 
 class SentSignal(NamedTuple):

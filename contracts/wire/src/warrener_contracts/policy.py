@@ -1,12 +1,12 @@
 """Policies about retries and time that a job type declares and a request overrides. Pure data and arithmetic;
 the supervisor applies them."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, DependencyName
 from warrener_contracts.fields import (
@@ -14,6 +14,7 @@ from warrener_contracts.fields import (
     Duration,
     DurationLike,
     PositiveDuration,
+    QueueName,
     is_none,
     is_unset,
     optional_field,
@@ -129,6 +130,35 @@ ErrorName = Annotated[str, Field(min_length=1, max_length=200, examples=["reques
 ErrorNames = Annotated[tuple[ErrorName, ...], Field(max_length=100)]
 
 
+_OUT_OF_MEMORY = frozenset({"MemoryError", "OutOfMemory"})
+
+
+def is_named(patterns: Iterable[str], cause: str, error_type: str, base_classes: Sequence[str] = ()) -> bool:
+    """True if one of `patterns` matches the class of an error or one of its bases; or its cause: `timeout`,
+    `crash`, `lost`, and `memory` for an attempt that had too little of it."""
+    names = [error_type, *base_classes]
+    names += [] if cause == "error" else [cause]
+    names += ["memory"] if error_type in _OUT_OF_MEMORY else []
+    return any(matches_pattern(pattern, name) for pattern in patterns for name in names)
+
+
+def matches_pattern(pattern: str, name: str) -> bool:
+    """True if `name` is `pattern`, in which each `*` stands for any text; in linear time."""
+    first, *parts = pattern.split("*")
+    if not parts:
+        return name == pattern
+    *parts, last = parts
+    place, end = len(first), len(name) - len(last)
+    if end < place or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in parts:
+        found = name.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
+
+
 class Guarantee(StrEnum):
     """The guarantee of a job type about its effects."""
 
@@ -137,11 +167,89 @@ class Guarantee(StrEnum):
     EXCLUSIVE = "exclusive"  # starts only once its claim is granted, and reports it at once
 
 
+MAX_HISTORY = 10
+"""Number of earlier attempts that a dispatch carries, and that the rules of a retry policy can count."""
+
+
+class RetryRule(BaseModel, frozen=True):
+    """A change of the next attempt after failures of one kind, such as another queue after two memory deaths.
+
+    All rules that apply change the attempt, in their order. Its queue and timeout stay for later attempts.
+    """
+
+    errors: ErrorNames = Field(
+        min_length=1,
+        examples=[["memory"], ["timeout"]],
+        description="Errors that count, by class, or by cause: `memory`, `timeout`, `lost`, `crash`.",
+    )
+    after: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_HISTORY,
+        description="Number of such failures, the last one included, from which on it applies.",
+    )
+    in_a_row: bool = Field(
+        default=False, exclude_if=is_unset, description="True if a failure of another kind resets the number."
+    )
+    queue: QueueName | None = optional_field("Queue of the next attempt.")
+    timeout_factor: float | None = Field(
+        default=None,
+        gt=1.0,
+        le=100.0,
+        exclude_if=is_none,
+        description="Factor by which the timeout grows with each such failure, up to max_timeout.",
+    )
+    max_timeout: PositiveDuration | None = optional_field("Limit of the timeout; default: 24 hours.")
+    another_agent: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="True if agents on which it failed so give the next attempt back, for up to 30 seconds, "
+        "while others serve its queue.",
+    )
+
+    if TYPE_CHECKING:  # accepted input: durations as people write them
+
+        def __init__(
+            self,
+            *,
+            errors: Sequence[str],
+            after: int = 1,
+            in_a_row: bool = False,
+            queue: str | None = None,
+            timeout_factor: float | None = None,
+            max_timeout: DurationLike | None = None,
+            another_agent: bool = False,
+        ) -> None: ...
+
+
 class OnFailure(StrEnum):
     """The way of a workflow that would be dead."""
 
     UNDO = "undo"  # its calls are undone, then it is dead
     HOLD = "hold"  # it waits until an operator resumes it, or has its calls undone
+
+
+MAX_LIMITS = 5  # of a job type
+
+
+class Limit(BaseModel, frozen=True):
+    """The number of jobs of a type that are dispatched at once: of all, or of those with the same key."""
+
+    slots: int = Field(ge=1, le=10_000, strict=True)
+    key: str = Field(
+        default="",
+        max_length=500,
+        exclude_if=lambda value: not value,
+        description="A template such as `{{ arguments.tenant }}`; jobs with other texts have other slots.",
+    )
+
+    def __init__(self, slots: int | None = None, *, key: str = "", **more: Any) -> None:
+        """`Limit(5)`: the number of slots may stand without its name."""
+        try:
+            super().__init__(slots=slots, key=key, **more)
+        except ValidationError as error:
+            what = "1 to 10000 slots and a key of at most 500 characters"
+            raise ValueError(f"expected {what} of a limit, got {slots!r} and {key!r:.100}") from error
 
 
 class JobPolicy(BaseModel, frozen=True):
@@ -188,6 +296,12 @@ class JobPolicy(BaseModel, frozen=True):
         exclude_if=is_unset,
         description="Errors, also `timeout` and `crash`, that are not retried; precedes retry_on.",
     )
+    retry_rules: tuple[RetryRule, ...] = Field(
+        default=(),
+        max_length=20,
+        exclude_if=is_unset,
+        description="Changes of a next attempt, by how earlier ones have failed.",
+    )
 
     on_failure: OnFailure = Field(
         default=OnFailure.UNDO,
@@ -202,6 +316,13 @@ class JobPolicy(BaseModel, frozen=True):
         exclude_if=lambda value: value == 1,
         description="First attempts dispatched at once that may share a message and a slot of their agent: "
         "for thousands of short jobs.",
+    )
+
+    gates: tuple[Limit, ...] = Field(
+        default=(),
+        max_length=MAX_LIMITS,
+        exclude_if=is_unset,
+        description="Limits; a job is dispatched once all of them have a slot for it.",
     )
 
     depends_on: tuple[DependencyName, ...] = Field(
@@ -219,6 +340,11 @@ class JobPolicy(BaseModel, frozen=True):
     def quarantine_threshold(self) -> int:
         """Number of deaths of its executors and agents, together, that quarantines a job."""
         return self.max_crashes or max(_DEFAULT_MAX_CRASHES, self.max_lost_attempts + 1)
+
+    @property
+    def rule_queues(self) -> set[str]:
+        """The queues to which rules send attempts, beside that of the job."""
+        return {rule.queue for rule in self.retry_rules if rule.queue is not None}
 
     def with_initial_wait(self, wait: timedelta) -> "JobPolicy":
         """The policy of a job that is first due `wait` after acceptance: its age begins then."""

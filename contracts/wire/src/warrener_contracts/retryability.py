@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
-from warrener_contracts.policy import JobPolicy
+from warrener_contracts.policy import JobPolicy, is_named
 
 UNKNOWN_JOB_TYPE = "UnknownJobType"
 """The error type of an agent that cannot run an attempt of its queue. The attempt is not charged, because
@@ -46,22 +46,5 @@ def _class_name(error: ErrorInfo) -> str:
 
 
 def matches_any(names: Iterable[str], error: ErrorInfo) -> bool:
-    """True if one of `names` matches the error's class or one of its bases."""
-    return any(matches_pattern(name, each) for name in names for each in (error.type, *error.base_classes))
-
-
-def matches_pattern(pattern: str, name: str) -> bool:
-    """True if `name` is `pattern`, in which each `*` stands for any text; in linear time."""
-    first, *parts = pattern.split("*")
-    if not parts:
-        return name == pattern
-    *parts, last = parts
-    place, end = len(first), len(name) - len(last)
-    if end < place or not name.startswith(first) or not name.endswith(last):
-        return False
-    for part in parts:
-        found = name.find(part, place, end)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return True
+    """True if one of `names` matches the error's class, one of its bases, or its cause."""
+    return is_named(names, error.kind.value, error.type, error.base_classes)

@@ -54,7 +54,7 @@ _NAMES = {
     "ParkedRequeueRequested ParkedRequeueRequestedData RedriveChangeRequested "
     "RedriveChangeRequestedData",
     "dispatch": "MAX_CHECKPOINT AttemptCancel AttemptCancelData AttemptDispatched "
-    "AttemptDispatchedData Checkpoint",
+    "AttemptDispatchedData Checkpoint EarlierAttempt History",
     "data": "EventData",
     "envelope": "Event",
     "errors": "ErrorInfo ErrorKind FlightRecord",
@@ -64,14 +64,15 @@ _NAMES = {
     "JobFinishedData JobRetrying JobRetryingData JobWaiting JobWaitingData",
     "logs": "AttemptLogged AttemptLoggedData LogEntry",
     "requests": "JobCancelRequested JobCancelRequestedData JobDeduplicated JobDeduplicatedData "
-    "JobRejected JobRejectedData JobRequested JobRequestedData Reason",
+    "JobRejected JobRejectedData JobRequested JobRequestedData MapBatch MapMember Reason",
     "schedule_definition": "SchedulePutData",
     "schedules": "MAX_BACKFILL_TICKS ScheduleBackfillRequested ScheduleBackfillRequestedData "
     "ScheduleCommandData SchedulePauseRequested SchedulePut "
     "ScheduleRemoveRequested ScheduleResumeRequested ScheduleTicked ScheduleTickedData "
     "ScheduleTriggerRequested",
-    "workflows": "MAX_ANSWER MAX_SIGNAL_NAME Answer Call CallKind HeldAction JobContinueRequested "
-    "JobContinueRequestedData JobSignalRequested JobSignalRequestedData Journal Suspension Turn UndoRequest",
+    "workflows": "MAX_ANSWER MAX_MEMBER_FAILURES MAX_MEMBERS MAX_SIGNAL_NAME Answer Call CallKind HeldAction "
+    "JobContinueRequested JobContinueRequestedData JobSignalRequested JobSignalRequestedData Journal "
+    "MemberFailure MembersEnd StepRetry Suspension Turn UndoRequest",
 }
 """The names that each module exports."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -9,7 +9,7 @@ from warrener_contracts import fields
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.events.workflows import Journal
-from warrener_contracts.policy import Guarantee
+from warrener_contracts.policy import MAX_HISTORY, Guarantee, is_named
 from warrener_contracts.topology import CONTROL, DELAY, DISPATCH
 
 MAX_CHECKPOINT: Final = 16 * 1024
@@ -21,6 +21,43 @@ class Checkpoint(EventData, frozen=True):
 
     number: int = Field(ge=1, le=2**31 - 1, description="Counts on from attempt to attempt.")
     state: Any = Field(default=None, description="Any JSON value; its meaning is the handler's.")
+
+
+class EarlierAttempt(EventData, frozen=True):
+    """An earlier attempt of a job that went wrong."""
+
+    attempt: fields.AttemptNumber
+    cause: str = Field(
+        max_length=40, description="The kind of its error: `timeout`, `crash`, `lost`, `error` and so on."
+    )
+    error: fields.Sentence = Field(
+        description="The exception's class, the end of its process, or the kind again."
+    )
+    queue: fields.QueueName
+    agent_id: fields.AgentId | None = fields.optional_field("The agent that ran it, if it is known.")
+    started_at: fields.Timestamp | None = fields.optional_field("When it began, if it did.")
+    seconds: float | None = Field(
+        default=None, ge=0, exclude_if=fields.is_none, description="Time that it ran."
+    )
+
+
+class History(EventData, frozen=True):
+    """The attempts of a job that went wrong before the dispatched one; no snoozed and no released ones."""
+
+    attempts: tuple[EarlierAttempt, ...] = Field(
+        default=(), max_length=MAX_HISTORY, description="The last ones, in order."
+    )
+    failures: int = Field(
+        default=0, ge=0, description="Number of all attempts so far that were charged to the job."
+    )
+    losses: int = Field(
+        default=0, ge=0, description="Number of all attempts so far that were lost with their agent."
+    )
+
+    def count(self, *names: str) -> int:
+        """Count the listed attempts that ended so: by the class of the error (`*` stands for any characters),
+        or by its cause: `memory`, `timeout`, `lost`, `crash`."""
+        return sum(is_named(names, one.cause, one.error) for one in self.attempts)
 
 
 class AttemptDispatchedData(EventData, frozen=True):
@@ -46,6 +83,13 @@ class AttemptDispatchedData(EventData, frozen=True):
         description="The latest known checkpoint of an earlier attempt.",
     )
     journal: Journal | None = fields.optional_field("Of a workflow: its turns until now.")
+    history: History | None = fields.optional_field("If any attempt went wrong: the earlier attempts.")
+    avoid_agents: tuple[fields.AgentId, ...] = Field(
+        default=(),
+        max_length=MAX_HISTORY,
+        exclude_if=fields.is_unset,
+        description="Agents that give it back at first, since earlier attempts failed there.",
+    )
 
 
 class AttemptDispatched(

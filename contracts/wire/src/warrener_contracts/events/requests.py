@@ -7,12 +7,37 @@ from uuid import UUID
 from pydantic import Field, TypeAdapter, ValidationError
 
 from warrener_contracts import fields
+from warrener_contracts.events import workflows
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import COMMANDS, EVENTS, REQUESTS, STATUS
 
 _JOB_TYPE: TypeAdapter[str] = TypeAdapter(fields.JobType)
+
+
+class MapMember(EventData, frozen=True):
+    """The place of a child job in a map of its parent workflow."""
+
+    call_id: workflows.CallId
+    size: int = Field(ge=1, le=workflows.MAX_MEMBERS, description="The number of jobs of that call.")
+    map_id: workflows.CallId = Field(description="Names the map among those of the workflow.")
+    in_flight: int = Field(
+        ge=1, le=10_000, description="The number of jobs of the map that are dispatched at once."
+    )
+    stops: bool = Field(
+        default=False,
+        exclude_if=fields.is_unset,
+        description="True if the failure of one may end the map: its parent looks at each.",
+    )
+
+
+class MapBatch(EventData, frozen=True):
+    """The child jobs of one batch of a map, whose ids derive from the parent and the call."""
+
+    parent_id: UUID
+    call_id: workflows.CallId
+    size: int = Field(ge=1, le=workflows.MAX_MEMBERS)
 
 
 class JobRequestedData(EventData, frozen=True):
@@ -43,6 +68,9 @@ class JobRequestedData(EventData, frozen=True):
         description="Replies go to exchange warrener.events with the routing key reply.<reply_to>.",
     )
     policy: PolicyOverrides | None = Field(default=None, description="Overrides for this job.")
+    member_of: MapMember | None = fields.optional_field(
+        "The map of its parent that it is one of many jobs of."
+    )
 
 
 class JobRequested(
@@ -66,6 +94,9 @@ class JobCancelRequestedData(EventData, frozen=True):
         default=False,
         exclude_if=fields.is_unset,
         description="Cancels the job's children and theirs too, also those that are yet to be requested.",
+    )
+    members: MapBatch | None = fields.optional_field(
+        "Cancels these jobs that have not ended, in place of `job_id`, which is that of no job."
     )
 
 

@@ -24,15 +24,20 @@ CallId = Annotated[
 MAX_SIGNAL_NAME: Final = 100  # characters; also of the name of a change
 MAX_ANSWER: Final = 64 * 1024
 """Bytes of JSON of one result, or of the data of a signal: the journal travels with each turn."""
+MAX_MEMBERS: Final = 500
+"""Jobs of one batch of a map."""
+MAX_MEMBER_FAILURES: Final = 100
 SignalName = Annotated[str, Field(min_length=1, max_length=MAX_SIGNAL_NAME, examples=["packed"])]
 
 
 class CallKind(StrEnum):
-    """The kind of end that a call of a workflow waits for; for a marker it does not wait."""
+    """The kind of end that a call of a workflow waits for; for a marker, or to send, it does not wait."""
 
     JOB = "job"  # the end of a child job
+    MAP = "map"  # the ends of many child jobs of one type: a batch of a map
     STEP = "step"  # a function that the agent runs
     SIGNAL = "signal"  # the next signal of a name
+    SEND = "send"  # a signal that it sends, which has no answer
     MARKER = "marker"  # a change of the code that this job has met (`flow.changed`)
 
 
@@ -64,11 +69,57 @@ class Call(EventData, frozen=True):
         default="", exclude_if=fields.is_unset, description="Where the code calls, such as orders.py:41."
     )
     job_id: UUID | None = fields.optional_field("The child job.")
+    size: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_MEMBERS,
+        exclude_if=fields.is_none,
+        description="Of a batch of a map: the number of its jobs. Ids derive from `call_id/0` and so on.",
+    )
+    stop_after: int | None = Field(
+        default=None,
+        ge=1,
+        exclude_if=fields.is_none,
+        description="Of a batch: all of its map are answered once so many jobs of the map have failed.",
+    )
     undo: UndoRequest | None = fields.optional_field("What undoes it.")
     detached: bool = Field(
         default=False,
         exclude_if=fields.is_unset,
         description="True if the child job goes on when the workflow ends; any other is cancelled then.",
+    )
+    retry_of: UUID | None = fields.optional_field(
+        "The child job that failed, and in whose place an operator had this one requested. Not in the "
+        "journals of dispatches."
+    )
+
+    @property
+    def undo_key(self) -> str:
+        """Identifies the undo of the call: each of its child jobs may have had an effect."""
+        return self.call_id if self.retry_of is None else f"{self.call_id}~{self.job_id}"
+
+
+class MemberFailure(EventData, frozen=True):
+    """A job of a map's batch that did not succeed."""
+
+    number: int = Field(ge=0, description="Its place in the batch, from 0.")
+    state: JobState
+    error: ErrorInfo | None = fields.optional_field("Why it did not succeed.")
+
+
+class MembersEnd(EventData, frozen=True):
+    """The ends of the jobs of a map's batch: of all, unless its map has stopped (`stop_after`)."""
+
+    succeeded: int = Field(ge=0)
+    failed: int = Field(default=0, ge=0, exclude_if=fields.is_zero)
+    failures: tuple[MemberFailure, ...] = Field(
+        default=(),
+        max_length=MAX_MEMBER_FAILURES,
+        exclude_if=fields.is_unset,
+        description="The first of those that failed, in the order of items.",
+    )
+    results: tuple[Any, ...] | None = fields.optional_field(
+        "Of each job in the order of items, null for one that failed. Absent if they are too long together."
     )
 
 
@@ -78,15 +129,28 @@ class Answer(EventData, frozen=True):
     call_id: CallId | None = fields.optional_field("None: no call has ended, the time of a wait has come.")
     at: fields.Timestamp = Field(description="The time that the workflow sees.")
     state: JobState | None = fields.optional_field("How the child job ended.")
+    members: MembersEnd | None = fields.optional_field("How the jobs of a map's batch ended.")
     result: Any = Field(
         default=None,
         exclude_if=fields.is_none,
         description="Any JSON value: the result of the job or the step, the data of the signal.",
     )
     error: ErrorInfo | None = fields.optional_field("Why the child job or the step did not succeed.")
+    tries: int = Field(
+        default=1, ge=1, exclude_if=lambda value: value == 1, description="How often the step was tried."
+    )
     signal_id: str | None = fields.optional_field(
         "The id of the signal's event, or a UUIDv5 of its source and id if that is no UUID."
     )
+
+
+class StepRetry(EventData, frozen=True):
+    """A step that has failed and is tried again: it has no answer yet."""
+
+    call_id: CallId
+    tries: int = Field(ge=1, description="How often it was tried.")
+    retry_at: fields.Timestamp
+    error: fields.Sentence = Field(default="", exclude_if=fields.is_unset)
 
 
 class Suspension(EventData, frozen=True):
@@ -101,9 +165,21 @@ class Suspension(EventData, frozen=True):
     answers: tuple[Answer, ...] = Field(
         default=(), exclude_if=fields.is_unset, description="Of the steps that the agent ran, in their order."
     )
+    retries: tuple[StepRetry, ...] = Field(
+        default=(), exclude_if=fields.is_unset, description="Steps that failed, and are tried again later."
+    )
     began_at: fields.Timestamp | None = fields.optional_field("Of the first turn: the time that it saw.")
     wake_at: fields.Timestamp | None = fields.optional_field("When its next timer is due.")
     timer_line: fields.Sentence | None = fields.optional_field("Where the code waits for that time.")
+    continued: fields.JsonObject | None = fields.optional_field(
+        "The arguments with which the workflow begins another generation: its journal is empty again."
+    )
+    awaits_these: bool = Field(
+        default=False,
+        exclude_if=fields.is_unset,
+        description="True if it waits for nothing but child jobs among `calls`, and its timer: nothing "
+        "else of the journal has to be read. Not stored.",
+    )
 
 
 class Turn(EventData, frozen=True):
@@ -115,9 +191,23 @@ class Turn(EventData, frozen=True):
 
 
 class Journal(EventData, frozen=True):
-    """All turns of a workflow until now, in order."""
+    """All turns of a workflow until now, in order; of one that went on by `continue_as`, those of its last
+    generation."""
 
+    generation: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=fields.is_zero,
+        description="The attempt that ended the generation before; 0 for the first. Ids of calls begin with "
+        "any other, and so ids of child jobs derive from it too.",
+    )
     turns: tuple[Turn, ...] = ()
+    size: int | None = Field(
+        default=None,
+        ge=0,
+        exclude_if=fields.is_none,
+        description="Bytes of JSON of the turns in a dispatch, so that its reader need not write them again.",
+    )
 
 
 class JobSignalRequestedData(CommandData, frozen=True):
@@ -147,6 +237,13 @@ class JobContinueRequestedData(CommandData, frozen=True):
 
     job_id: UUID
     action: HeldAction
+    retry: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        default=(),
+        max_length=100,
+        exclude_if=fields.is_unset,
+        description="For a resume: failed calls whose child jobs are requested again first, each by its "
+        "call_id, its child job, or the job type for those that failed last.",
+    )
 
 
 class JobContinueRequested(Event[JobContinueRequestedData], frozen=True, route=SUPERVISOR_COMMAND):
