@@ -107,7 +107,10 @@ HOT = {
     "running_among": ([uuid4() for _ in range(50)],),
     "running_of": (["a1", "a2"],),
     "running_owners": (),
-    "children_of": ([PARENT, uuid4()],),
+    "failed_attempts": ([uuid4()] * 50,),
+    "children_of": ([PARENT, uuid4()], uuid4(), 5000),
+    "open_children": (PARENT, uuid4(), 5000),
+    "failed_members": (PARENT, "!/map/x/0/map#1/", 5),
     "claim_watches": (NOON, after(10), 100, 1000),
     "last_success": ("hourly",),
     "queue_heads": (),
@@ -123,6 +126,11 @@ HOT = {
     "runs_of": (["hourly", "daily"], 20, NOON),
     "wake_suspended": ([uuid4()] * 50, NOON),
     "turns_of": ([uuid4()] * 50,),
+    "ended_turns": (uuid4(), 9),
+    "drop_ended_turns": (uuid4(), 9),
+    "clear_ended_turn": (uuid4(), 9, "{}"),
+    "drop_received_signals": (uuid4(), 9, NOON, 1000),
+    "keep_receipts": (uuid4(), 9, ["s"] * 50),
     "sent_signals": (uuid4(),),
     "last_turns": ([uuid4()] * 50,),
     "journal_sizes": ([uuid4()] * 50,),
@@ -133,6 +141,21 @@ HOT = {
     "child_status": ([uuid4()] * 50,),
     "child_ends": ([uuid4()] * 50, 65_536, 1_000_000),
     "drop_signals": (NOON, 100),
+    "keep_waits": ([uuid4()] * 5, ["child"] * 5, [NOON] * 5),
+    "drop_waits": ([uuid4()] * 50,),
+    "count_waits": ("child", 10_000),
+    "held_slots": ([uuid4()] * 50,),
+    "slots_of": ("job/t", 5),
+    "slots_after": ("job/t", 1, 500),
+    "release_slots": ([uuid4()] * 50, [1] * 50),
+    "gate_rooms": (["job/t"] * 50,),
+    "line_heads": (["job/t"] * 50, 100),
+    "waited_gates": ("job/t", 500),
+    "waiter_of": (uuid4(),),
+    "place_in_line": ("job/t", NOON, uuid4(), 10_000),
+    "remove_waiters": ([uuid4()] * 50, ["job/t"] * 50, [NOON] * 50),
+    "wake_waiters": ([uuid4()] * 50, NOON),
+    "take_slots": (f'[["{uuid4()}", 1, "job/t", "2026-11-20T12:00:00Z"]]', NOON, True, True),
 }
 
 
@@ -143,15 +166,20 @@ async def test_postgres_walks_through_no_finished_jobs(
     for name, parameters in (HOT | recent_ends).items():
         with subtests.test(name):
             plan = await explained(postgres_connection, statement("postgres", name), parameters)
-            assert not re.search(r"Seq Scan on warrener_(jobs|workflow_turns|signals)", plan), plan
+            assert not re.search(
+                r"Seq Scan on warrener_(jobs|workflow_turns|workflow_waits|signals|slots|gate_waiters)", plan
+            ), plan
             if name == "wake_suspended":
                 assert "Index Cond: (job_id = " in plan, plan
+            if name == "failed_attempts":
+                assert "warrener_attempts_pkey" in plan, plan
             if name == "running_owners":  # jumps from owner to owner
                 assert "warrener_jobs_running" in plan, plan
                 assert "Limit" in plan, plan
-    waiting = (["waiting"], NOON, after(10), 100)
-    plan = await explained(postgres_connection, statement("postgres", "claim_due"), waiting)
-    assert "warrener_jobs_due" in plan, plan
+    for state in ("waiting", "suspended"):  # the statistics know no suspended job
+        due = [state], datetime.now(UTC), after(10), 100
+        plan = await explained(postgres_connection, statement("postgres", "claim_due"), due)
+        assert "warrener_jobs_due" in plan, plan
     text = statement("postgres", "save_jobs")
     kinds = dict(re.findall(r"\$(\d+)::([a-z ]+)\[\]", text))
     samples = {"uuid": uuid4(), "integer": 1, "text": "x", "timestamptz": NOON, "double precision": 0.5}
@@ -174,6 +202,40 @@ async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_
     assert "Index Cond: (job_id = batch.job_id)" in plan, plan
     assert "TID Cond: (ctid = found.place)" in plan, plan
     assert re.search(r"Filter: .*\bversion\b", plan), plan
+
+
+FIRST_COLUMNS = {
+    "slots_job": "job_id",
+    "slots_pkey": "gate",
+    "gate_waiters_pkey": "job_id",
+    "gate_waiters_line": "gate",
+}
+CLAIMED = f'[["{uuid4()}", 1, "job/t", "2026-11-20T12:00:00Z"]]'
+
+
+@pytest.mark.parametrize("vacuumed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("renew_slots", (CLAIMED, NOON)),
+        ("remove_waiters", ([uuid4()] * 50, ["job/t"] * 50, [NOON] * 50)),
+        ("gate_rooms", (["job/t"] * 50,)),
+        ("line_heads", (["job/t"] * 50, 100)),
+        ("take_slots", (CLAIMED, NOON, True, True)),
+    ],
+)
+async def test_a_plan_of_empty_lines_is_good_for_100000_jobs_before_500_slots(
+    empty: "Postgres", name: str, parameters: Sequence[Any], *, vacuumed: bool
+) -> None:
+    """Nothing is compared with each job of a line, or with each slot that is taken."""
+    if vacuumed:
+        await empty.execute("VACUUM ANALYZE warrener_slots, warrener_gate_waiters")
+    plan = await explained(empty, statement("postgres", name), parameters)
+    assert "Seq Scan on warrener_" not in plan, plan
+    scans = re.findall(r"Scan (?:using|on) warrener_((?:slots|gate_waiters)_\w+).*\n(.*)", plan)
+    assert scans, plan
+    for index, condition in scans:
+        assert f"Index Cond: ({FIRST_COLUMNS[index]} = " in condition.replace("((", "("), plan
 
 
 async def test_postgres_reads_ended_jobs_in_the_order_of_their_index(postgres_connection: "Postgres") -> None:
@@ -232,6 +294,8 @@ BY_TICK = "newest_runs ticked_schedules old_ticks runs_of"
         ("running_of", "warrener_jobs_running"),
         ("running_owners", "warrener_jobs_running"),
         ("children_of", "warrener_jobs_parent"),
+        ("open_children", "warrener_jobs_parent"),
+        ("failed_members", "warrener_jobs_parent"),
         ("cancelled_among", "sqlite_autoindex_warrener_cancelled_trees_1"),
         ("job_ids_by_end", "warrener_jobs_end"),
         ("derived_sources", "warrener_jobs_source"),
@@ -249,7 +313,13 @@ BY_TICK = "newest_runs ticked_schedules old_ticks runs_of"
         ("incidents", "warrener_incidents_newest"),
         ("open_incidents", "warrener_incidents_open"),
         ("lost_attempts", "warrener_attempts_lost"),
+        ("failed_attempts", "sqlite_autoindex_warrener_attempts_1"),
         ("turns_of", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("ended_turns", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("drop_ended_turns", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("clear_ended_turn", "sqlite_autoindex_warrener_workflow_turns_1"),
+        ("drop_received_signals", "sqlite_autoindex_warrener_signals_1"),
+        ("keep_receipts", "sqlite_autoindex_warrener_signals_1"),
         ("sent_signals", "sqlite_autoindex_warrener_signals_1"),
         ("last_turns", "sqlite_autoindex_warrener_workflow_turns_1"),
         ("journal_sizes", "sqlite_autoindex_warrener_workflow_turns_1"),
@@ -258,6 +328,8 @@ BY_TICK = "newest_runs ticked_schedules old_ticks runs_of"
         ("keep_signals", "sqlite_autoindex_warrener_signals_1"),
         ("late_turns", "sqlite_autoindex_warrener_workflow_turns_1"),
         ("drop_signals", "warrener_signals_received"),
+        ("drop_waits", "sqlite_autoindex_warrener_workflow_waits_1"),
+        ("count_waits", "warrener_workflow_waits_kind"),
     ],
 )
 def test_sqlite_goes_by_the_index_that_was_made_for_it(

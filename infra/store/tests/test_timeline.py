@@ -121,12 +121,20 @@ def test_after_a_failure_a_job_waits_for_its_time_its_breaker_and_an_agent(
     assert facts(job_timeline(row, attempts, now))[3:] == expected
 
 
+GATES = '[["job/x",2]]'
+LIMITED: dict[str, Any] = {"gates": GATES, "due_at": NOON, "updated_at": after(1)}
+
+
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
         (waiting_job(due_at=after(30)), [("delay", 0.0, None, 1)]),
         (waiting_job(due_at=after(5)), [("delay", 0.0, 5.0, 1), ("dispatch", 5.0, None, 1)]),
         (waiting_job(due_at=NOON, updated_at=after(1)), [("breaker", 0.0, None, 1)]),
+        # A limit has put it off for long, a breaker for ten minutes.
+        (waiting_job(**LIMITED, wake_at=after(43_200)), [("slot", 0.0, None, 1)]),
+        (waiting_job(**LIMITED, wake_at=after(600)), [("breaker", 0.0, None, 1)]),
+        (queued_job(gates=GATES, dispatched_at=after(7)), [("slot", 0.0, 7.0, 1), ("queue", 7.0, None, 1)]),
         (queued_job(), [("queue", 0.0, None, 1)]),
         (queued_job(dispatched_at=None), [("limit", 0.0, None, 1)]),
         (finished(JobState.EXPIRED, 40, attempt=1), [("queue", 0.0, 40.0, 1)]),
@@ -178,6 +186,23 @@ TWO_TURNS: Facts = [("turn", 0, 3, 1), ("calls", 3, 10, 2), ("turn", 10, 12, 2)]
             {"state": JobState.CANCELLED, "attempt": 2, "wake_at": None, "finished_at": after(40)},
             TURNS[:2],
             [*TWO_TURNS, ("calls", 12, 40, 2)],
+        ),
+        (
+            {"attempt": 2, "ending_reason": "its 5 attempts are used up"},
+            TURNS[:2],
+            [*TWO_TURNS, ("hold", 12, None, 2)],
+        ),
+        # The turns before those of its generation are deleted.
+        (
+            {"attempt": 3, "generation": 1},
+            TURNS[1:3],
+            [
+                ("calls", 0, 10, 2),
+                ("turn", 10, 12, 2),
+                ("calls", 12, 15, 3),
+                ("turn", 15, 20, 3),
+                ("calls", 20, None, 3),
+            ],
         ),
     ],
 )

@@ -22,7 +22,7 @@ PARTS: Mapping[str, str] = {
     "jobs.store.QueuedJobs": "queue_heads queued_groups",
     "jobs.store.JobCheckpoints": "checkpoints_of",
     "logs.store.AttemptLogs": "logs_of",
-    "workflows.store.WorkflowStore": "turns_of sent_signals",
+    "workflows.store.WorkflowStore": "turns_of sent_signals count_waits child_status",
     "agents.store.AgentStore": "agents job_types",
     "breakers.store.BreakerStore": "breakers",
     "parked.store.ParkedMessages": "park parked parked_summaries group_parked forget_parked",

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 FOLDERS = (
-    "agents audit breakers dead_letters incidents jobs logs parked retention schedules sessions statistics "
-    "workflows"
+    "agents audit breakers dead_letters gates incidents jobs logs parked retention schedules sessions "
+    "statistics workflows"
 )
 """The aggregates; the package itself has a `statements.sql` too."""
 _HOMES: Mapping[str, str] = MappingProxyType(
@@ -28,9 +28,10 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("audit.store", "audit_record"),
             ("breakers.store", "breaker"),
             ("dead_letters.columns", "redrive dead_letter"),
+            ("gates.store", "slot gate_waiter"),
             ("incidents.columns", "incident policy_version over"),
             ("jobs.columns", "job succeeded of_end"),
-            ("jobs.rules", "in_flight is_undo job_is_undo is_detached"),
+            ("jobs.rules", "in_flight open_states is_undo job_is_undo is_detached"),
             ("logs.store", "log_chunk"),
             ("retention.prunable_tables", "prunable"),
             ("schedules.columns", "schedule schedule_columns tick tick_columns watch claimed arrival newest"),

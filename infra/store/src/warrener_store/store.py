@@ -4,6 +4,7 @@ from warrener_store.agents.store import AgentStore
 from warrener_store.audit.store import AuditLog
 from warrener_store.breakers.store import BreakerStore
 from warrener_store.dead_letters.store import DeadLetterStore
+from warrener_store.gates.store import GateStore
 from warrener_store.incidents.store import Escalations
 from warrener_store.installation import Duties, Installations
 from warrener_store.jobs.store import JobStore
@@ -28,6 +29,7 @@ class StateStore(
     Escalations,
     DeadLetterStore,
     WorkflowStore,
+    GateStore,
 ):
     """Jobs and all that services store about them.
 

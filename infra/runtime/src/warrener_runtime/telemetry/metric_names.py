@@ -24,6 +24,7 @@ DELAY_LEVEL: Final = "warrener.delay.level"
 OPERATION: Final = "warrener.operation"
 SLOT_STATE: Final = "warrener.slot.state"
 TICK_STATUS: Final = "warrener.tick.status"
+WORKFLOW_WAIT: Final = "warrener.workflow.wait"
 
 LABELS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -40,6 +41,7 @@ LABELS: Final[Mapping[str, str]] = MappingProxyType(
         OPERATION: "`read` or `write` of the store; `claim`, `complete` … of the ledger",
         SLOT_STATE: "`used` or `free`",
         TICK_STATUS: "status of the tick in the tick history",
+        WORKFLOW_WAIT: "`child`, `signal`, `timer`, `held` (for an operator), `end` (for jobs and undos)",
     }
 )
 """Each label, with its meaning."""
@@ -190,6 +192,19 @@ WORKFLOW_TURNS: Final = _SUPERVISOR.counter(
     "{turn}",
     "Turns of workflows after the first: something that they waited for was there.",
     (names.JOB_TYPE,),
+)
+
+WORKFLOWS_SUSPENDED: Final = _SUPERVISOR.gauge(
+    "warrener.workflows.suspended",
+    "{job}",
+    "Workflows that wait, by the first thing of several that they wait for; at most 10,000 of each.",
+    (WORKFLOW_WAIT,),
+)
+WORKFLOWS_OLDEST_WAIT: Final = _SUPERVISOR.gauge(
+    "warrener.workflows.oldest_wait",
+    "s",
+    "Time for which the workflow that has waited longest waits.",
+    (WORKFLOW_WAIT,),
 )
 
 # -- failures -----------------------------------------------------------------------------------------------

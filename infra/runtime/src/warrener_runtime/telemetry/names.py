@@ -25,6 +25,9 @@ REASON: Final = "warrener.reason"
 WAIT_CAUSE: Final = "warrener.wait.cause"
 SCHEDULE: Final = "warrener.schedule.name"
 NOMINAL_TIME: Final = "warrener.schedule.nominal_time"
+CALL: Final = "warrener.call.id"
+CALL_LINE: Final = "warrener.call.line"
+CHILD_JOB_ID: Final = "warrener.call.job.id"
 REDRIVEN_JOB_ID: Final = "warrener.redriven.job.id"
 LINK: Final = "warrener.link"
 
@@ -63,6 +66,9 @@ ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
         WAIT_CAUSE: "what the job waited for",
         SCHEDULE: "name of the schedule",
         NOMINAL_TIME: "nominal time of the tick",
+        CALL: "identifies the call of a workflow, in every turn",
+        CALL_LINE: "where the code waits, such as `orders.py:41`",
+        CHILD_JOB_ID: "id of the child job that the workflow waited for",
         REDRIVEN_JOB_ID: "id of the dead job that is requested again",
         LINK: "of a link: `redriven`, `upstream`, `duplicate of`, `taken over by`",
         ERROR_TYPE: "class of the error, or reason of the rejection; absent after a success",
@@ -174,6 +180,15 @@ WAIT: Final = SpanSpec(
     ("scheduler", "supervisor"),
     "The job waits; recorded when the wait is over, from the times in the store.",
     (*_JOB, WAIT_CAUSE, ATTEMPT),
+)
+AWAIT: Final = SpanSpec(
+    "await",
+    "internal",
+    ("supervisor",),
+    "A workflow waits for a call, from the turn that made it to its answer: for the child job or the signal "
+    "of this name, for `timer`, or for `operator` while it is held. Recorded when the next turn is made, for "
+    "100 answers at most. An error if the child job did not succeed.",
+    (*_JOB, WAIT_CAUSE, ATTEMPT, CALL, CALL_LINE, CHILD_JOB_ID, ERROR_TYPE),
 )
 ATTEMPT_SPAN: Final = SpanSpec(
     "attempt",

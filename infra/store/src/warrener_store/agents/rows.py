@@ -26,6 +26,11 @@ class JobTypeRow:
     announced_at: datetime
 
 
+def declared_queues(job_types: Mapping[str, JobTypeRow]) -> set[str]:
+    """The queues that job types declare: their own, and those to which their retry rules send attempts."""
+    return set[str]().union(*({row.queue} | row.policy.rule_queues for row in job_types.values()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRow:
     """An agent as of its last heartbeat."""

@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pydantic_core import from_json
+
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_store import mapping
@@ -15,6 +17,7 @@ from warrener_store.jobs.views import (
     CancelledTree,
     CheckpointRow,
     ChildJob,
+    FailedAttempt,
     SucceededJob,
     Success,
 )
@@ -29,7 +32,7 @@ MOMENTS = mapping.fields_of_type(JobRow, datetime)
 MOSTLY_ONE = frozenset(
     """
     job_type queue guarantee policy source accepted_at version state attempt failures losses suspensions
-    settled_attempt watchers wake_at dispatched_at updated_at
+    settled_attempt generation watchers wake_at dispatched_at updated_at
     """.split()  # noqa: SIM905 - a list of words is read as words
 )
 """The columns of a new job that hold one value in nearly every batch: PostgreSQL's `insert_jobs` takes it
@@ -71,6 +74,24 @@ CHECKPOINTS = mapping.RowMapper(CheckpointRow)
 CANCELLED_TREES = mapping.RowMapper(CancelledTree)
 CHILD_JOBS = mapping.RowMapper(ChildJob)
 
+
+def failed_attempt(values: Sequence[Any], codec: mapping.ColumnCodec) -> FailedAttempt:
+    """The attempt with these values of `failed_attempts`, which has the beginning of its error."""
+    job_id, attempt, agent_id, started_at, finished_at, beginning, base_classes, verdict = values
+    error = from_json(beginning, allow_partial="trailing-strings")
+    return FailedAttempt(
+        codec.decode_id(job_id),
+        attempt,
+        mapping.decode_text(agent_id),
+        codec.decode_moment(started_at),
+        codec.decode_moment(finished_at),
+        error["kind"],
+        error.get("type", ""),
+        unescape(verdict),
+        tuple(decode(base_classes or "[]")),
+    )
+
+
 SUCCEEDED_COLUMNS = (
     "job_id",
     "job_type",
@@ -80,6 +101,8 @@ SUCCEEDED_COLUMNS = (
     "tracestate",
     "requested_at",
     "watchers",
+    "gates",
+    "member_of",
 )
 """The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
 WORDS = {
@@ -114,7 +137,9 @@ def succeeded_from_rows(
             mapping.decode_text(values[5]),
             codec.decode_moment(values[6]),
             () if watchers == "[]" else mapping.decode_texts(watchers),
-            codec.decode_moment(values[8]),
-            codec.decode_moment(values[9]),
+            mapping.decode_text(values[8]),
+            mapping.decode_text(values[9]),
+            codec.decode_moment(values[10]),
+            codec.decode_moment(values[11]),
         )
     return jobs

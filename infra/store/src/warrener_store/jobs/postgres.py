@@ -13,7 +13,7 @@ from warrener_store.jobs.batch_columns import jobs_to_arrays, saves_to_arrays, s
 from warrener_store.jobs.batches import attempts_of, dead_letters_of, group_saves, match_existing, unique_rows
 from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, job_from_row, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
-from warrener_store.jobs.rules import MAX_WATCHERS
+from warrener_store.jobs.rules import MAX_HELD, MAX_WATCHERS
 from warrener_store.jobs.store import JobStore
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import POSTGRES_CODEC
@@ -97,9 +97,8 @@ class PostgresJobs(JobStore):
         *,
         paused: Collection[str] = (),
     ) -> int:
-        return len(
-            await self._change("wake_held", self._names(job_types), now, beyond, limit, self._names(paused))
-        )
+        names, queues = self._names(job_types), self._names(paused)
+        return len(await self._change("wake_held", names, now, beyond, limit, queues, now + MAX_HELD))
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         columns = to_columns(2, ((job_id, escape(address)) for job_id, address in watchers))

@@ -63,10 +63,11 @@ WITH changed AS (
     END
   FROM unnest({saved_arrays}) AS batch ({saved_columns})
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
+    SELECT ctid AS place, queue AS left_queue, state AS left_state FROM warrener_jobs
+    WHERE job_id = batch.job_id OFFSET 0
   ) AS found
   WHERE job.ctid = found.place AND job.version = coalesce(batch.held, ({saved.held})[1]) AND job.finished_at IS NULL
-  RETURNING job.job_id, job.job_type, job.queue, job.state, found.left_state
+  RETURNING job.job_id, job.job_type, job.queue, job.state, found.left_queue, found.left_state
 ),
 ended AS (
   -- IS TRUE: a hashed list of ids and no join, which would compare each with each where the planner expects few.
@@ -88,7 +89,7 @@ counted AS (
   INSERT INTO warrener_job_counts AS held (job_type, queue, state, slot, jobs)
   SELECT moved.job_type, moved.queue, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
   FROM (
-    SELECT job_type, queue, left_state AS state, -1 AS jobs FROM changed
+    SELECT job_type, left_queue AS queue, left_state AS state, -1 AS jobs FROM changed
     UNION ALL
     SELECT job_type, queue, state, 1 AS jobs FROM changed
   ) AS moved
@@ -163,11 +164,12 @@ SELECT * FROM changed
 -- name: claim_due
 -- Claim jobs that are due: move their wake_at. SKIP LOCKED: rows that another caller is claiming belong to it.
 --
--- warrener_jobs_due holds only jobs that are not over, so finished jobs cost nothing here.
+-- warrener_jobs_due holds only jobs that are not over, so finished jobs cost nothing here. IS TRUE keeps PostgreSQL from
+-- the index by state, where statistics that are older than a hundred thousand suspended jobs think them few.
 WITH due AS (
   SELECT job_id, wake_at
   FROM warrener_jobs
-  WHERE state = ANY($1::text[]) AND wake_at <= $2::timestamptz
+  WHERE (state = ANY($1::text[])) IS TRUE AND wake_at <= $2::timestamptz
   ORDER BY wake_at, job_id
   LIMIT $4::bigint
   FOR NO KEY UPDATE SKIP LOCKED
@@ -285,7 +287,8 @@ WITH held AS (
   SELECT job_id
   FROM warrener_jobs
   WHERE job_type = ANY($1::text[]) AND state IN ('waiting', 'retrying')
-    AND due_at <= $2::timestamptz AND wake_at > $3::timestamptz AND queue <> ALL($5::text[])
+    AND due_at <= $2::timestamptz AND wake_at > $3::timestamptz AND wake_at <= $6::timestamptz
+    AND queue <> ALL($5::text[])
   ORDER BY due_at, job_id
   LIMIT $4::bigint
   FOR NO KEY UPDATE SKIP LOCKED

@@ -36,7 +36,6 @@ class JobRow:
     # The request; never changes.
     job_id: UUID
     job_type: str
-    queue: str
     arguments: JsonObject
     guarantee: Guarantee
     policy: JobPolicy
@@ -50,15 +49,20 @@ class JobRow:
     accepted_at: datetime
     deadline_at: datetime | None = None
     request_hash: str = ""  # the same id with another content is a conflict
+    member_of: str | None = None  # `size/call_id` of the map of its parent that it is a job of
+    gates: str | None = None  # JSON of the gates that it needs a slot of (`gates/rows.py`)
 
     # The state.
+    queue: str  # of the current attempt: a rule of the policy may choose another than the request
+    timeout_seconds: float | None = None  # of the current attempt, if a rule has chosen it
     version: int = 1
     state: JobState
     attempt: int = 0  # the current attempt, the fencing token; 0: none was dispatched
     failures: int = 0  # attempts charged to the job
     losses: int = 0  # attempts lost with their agent
-    suspensions: int = 0  # of a workflow: its turns that ended and were not the last
+    suspensions: int = 0  # of a workflow: the turns of its generation that ended and were not the last
     settled_attempt: int = 0  # of a workflow: the attempt that ended the last of them
+    generation: int = 0  # of a workflow: the turn that ended its last generation by `flow.continue_as`
     agent_id: str | None = None  # the agent that says it runs the current attempt
     watchers: tuple[str, ...] = ()  # reply addresses
     cancel_reason: str | None = None  # set: its cancellation was requested
@@ -80,6 +84,12 @@ class JobRow:
     def is_held(self) -> bool:
         """True if a workflow has failed and waits for an operator: no turn begins, and nothing is undone."""
         return self.state is JobState.SUSPENDED and self.ending is None and self.ending_reason is not None
+
+    @property
+    def timeout(self) -> timedelta:
+        """The maximum time of the current attempt."""
+        seconds = self.timeout_seconds
+        return self.policy.timeout if seconds is None else timedelta(seconds=seconds)
 
     @property
     def tries(self) -> int:
@@ -116,7 +126,7 @@ class JobRow:
             queue=self.queue,
             arguments=self.arguments,
             guarantee=self.guarantee,
-            timeout=self.policy.timeout,
+            timeout=self.timeout,
             max_attempts=self.policy.max_attempts,
             deadline=self.deadline_at,
             requested_at=self.requested_at,
@@ -145,6 +155,8 @@ class JobRow:
 class JobChanges(TypedDict, total=False):
     """The fields of a JobRow that are its state, and may change. Every other field is of the request."""
 
+    queue: str
+    timeout_seconds: float | None
     version: int
     state: JobState
     attempt: int
@@ -152,6 +164,7 @@ class JobChanges(TypedDict, total=False):
     losses: int
     suspensions: int
     settled_attempt: int
+    generation: int
     agent_id: str | None
     watchers: tuple[str, ...]
     cancel_reason: str | None

@@ -1,6 +1,7 @@
 """The states from which a success ends a job, its watchers, and the attempt that its row holds. Pure."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from warrener_contracts.identity import DETACHED_SOURCE, UNDO_SOURCE
 from warrener_contracts.state_machine import STATE_MACHINE, JobState, Signal, Transition
@@ -14,13 +15,24 @@ IN_FLIGHT = tuple(
 """The states from which a plain success ends the job; a suspended one may leave children, so it is judged."""
 WORDS = {
     "in_flight": ", ".join(f"'{state.value}'" for state in IN_FLIGHT),
+    "open_states": ", ".join(f"'{state.value}'" for state in JobState if not state.terminal),
     "is_undo": f"substr(source, 1, {len(UNDO_SOURCE)}) = '{UNDO_SOURCE}'",
     "job_is_undo": f"substr(job.source, 1, {len(UNDO_SOURCE)}) = '{UNDO_SOURCE}'",
     "is_detached": f"substr(source, 1, {len(DETACHED_SOURCE)}) = '{DETACHED_SOURCE}'",
 }
 MAX_WATCHERS = 8
+CHOSEN = ": by a rule, "
+"""Behind it a verdict says what a retry rule has chosen."""
+MAX_HELD = timedelta(hours=1)
+"""Jobs that are put off for longer wait before a gate, which wakes them (`gates/`)."""
 VERDICT = "done"
 """The verdict of a success; the statement `attempts_of` gives it to an attempt inlined in its job."""
+
+
+def chosen_by_rule(verdict: str) -> str:
+    """The part of the verdict about a failed attempt that says what a retry rule has chosen for the next
+    one, and why; empty if none has."""
+    return verdict.partition(CHOSEN)[2]
 
 
 def merge_watchers(watchers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:

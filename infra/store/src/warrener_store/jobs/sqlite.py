@@ -14,7 +14,7 @@ from warrener_store.jobs import batches
 from warrener_store.jobs.batch_columns import jobs_to_columns, saves_to_rows, successes_to_rows
 from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
-from warrener_store.jobs.rules import merge_watchers
+from warrener_store.jobs.rules import MAX_HELD, merge_watchers
 from warrener_store.jobs.store import JobStore
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_texts
@@ -64,9 +64,8 @@ class SqliteJobs(JobStore, TransactionalSession):
             )
             await transaction.run("insert_dead_letter", dead_letters)
             moved = Counter(
-                (str(row[1]), str(row[2]), job_saves.row.state.value)
+                (job_saves.row.job_type, job_saves.row.queue, job_saves.row.state.value)
                 for job_saves in applied
-                for row in (found[job_saves.row.job_id],)
             )
             moved.subtract((str(row[1]), str(row[2]), str(row[3])) for row in found.values())
             await transaction.count(moved)
@@ -113,7 +112,7 @@ class SqliteJobs(JobStore, TransactionalSession):
         paused: Collection[str] = (),
     ) -> int:
         names, queues = self._names(job_types), self._names(paused)
-        question = ("held_jobs", names, _text(now), _text(beyond), limit, queues)
+        question = ("held_jobs", names, _text(now), _text(beyond), limit, queues, _text(now + MAX_HELD))
         return len(await self._claim(question, "claim_due", _text(now)))
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:

@@ -150,6 +150,6 @@ WHERE job_id = ?1 AND attempt = ?2 AND state IN ('queued', 'retrying')
 SELECT job_id
 FROM warrener_jobs
 WHERE job_type IN (SELECT value FROM json_each(?1)) AND +state IN ('waiting', 'retrying')
-  AND due_at <= ?2 AND wake_at > ?3 AND queue NOT IN (SELECT value FROM json_each(?5))
+  AND due_at <= ?2 AND wake_at > ?3 AND wake_at <= ?6 AND queue NOT IN (SELECT value FROM json_each(?5))
 ORDER BY due_at, job_id
 LIMIT ?4

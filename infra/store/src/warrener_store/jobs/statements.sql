@@ -90,6 +90,27 @@ WHERE
   )
 ORDER BY job_id, attempt
 
+-- name: failed_attempts
+-- The last attempts of these jobs that went wrong: few of the last ones, however often a job has snoozed. Of each error
+-- its beginning, which has the kind and the type: to parse all of it takes twenty times as long, and only rules need
+-- the base classes.
+SELECT job_id, attempt, agent_id, started_at, finished_at, error, base_classes, verdict
+FROM (
+  SELECT
+    past.job_id, past.attempt, past.agent_id, past.started_at, past.finished_at, past.verdict,
+    substr(past.error, 1, 300) AS error,
+    CASE WHEN strpos(job.policy, '"retry_rules"') > 0 THEN past.error::json ->> 'base_classes' END AS base_classes,
+    row_number() OVER (PARTITION BY past.job_id ORDER BY past.attempt DESC) AS place
+  FROM warrener_jobs AS job
+  JOIN warrener_attempts AS past
+    ON past.job_id = job.job_id AND past.attempt > job.attempt - 100 AND past.attempt > job.settled_attempt
+  WHERE
+    job.job_id = ANY($1::uuid[]) AND past.job_id = ANY($1::uuid[])
+    AND past.outcome <> 'released' AND past.error IS NOT NULL
+) AS recent
+WHERE place <= 10
+ORDER BY job_id, attempt
+
 -- name: count_jobs
 -- The number of jobs of each type in each queue and state: a handful of rows, however many jobs there are.
 SELECT job_type, queue, state, CAST(sum(jobs) AS bigint) AS jobs
@@ -112,10 +133,22 @@ WHERE job_id = ANY($1::uuid[])
 
 -- name: children_of
 -- The child jobs of these, but for those that undo; whether they are over, and whether detached. A job is over if and only if it has an
--- end.
-SELECT job_id, parent_id, finished_at IS NOT NULL, {is_detached}
-FROM warrener_jobs
-WHERE parent_id = ANY($1::uuid[]) AND NOT {is_undo}
+-- end. A page of them in the order of ids; MATERIALIZED keeps PostgreSQL from reading all jobs in that order.
+WITH theirs AS MATERIALIZED (
+  SELECT job_id, parent_id, finished_at IS NOT NULL, {is_detached}
+  FROM warrener_jobs
+  WHERE parent_id = ANY($1::uuid[]) AND NOT {is_undo}
+)
+SELECT * FROM theirs WHERE job_id > $2 ORDER BY job_id LIMIT $3
+
+-- name: open_children
+-- The child jobs of a job that are not over, but for those that undo and detached ones: a page of them, as above.
+WITH theirs AS MATERIALIZED (
+  SELECT job_id, state, attempt, finished_at, cancel_reason IS NOT NULL
+  FROM warrener_jobs
+  WHERE parent_id = $1 AND state IN ({open_states}) AND NOT {is_undo} AND NOT {is_detached}
+)
+SELECT * FROM theirs WHERE job_id > $2 ORDER BY job_id LIMIT $3
 
 -- name: mark_cancelled
 -- Mark trees as cancelled; a mark that exists stays as it is, unless the end of a workflow made it: it spares some.
@@ -125,7 +158,7 @@ ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, cancelled_at = excl
 WHERE substr(held.reason, {of_end} AND NOT substr(excluded.reason, {of_end}
 
 -- name: keep_checkpoint
--- Store the newest checkpoint of each job.
+-- Store the newest checkpoint of each job. The number counts on only where an attempt knows that of the one before.
 INSERT INTO warrener_checkpoints AS held (job_id, attempt, number, state, saved_at)
 SELECT * FROM {batch job_id uuid, attempt integer, number integer, state text, saved_at timestamptz} AS batch WHERE true
 ON CONFLICT (job_id) DO UPDATE SET
@@ -133,7 +166,7 @@ ON CONFLICT (job_id) DO UPDATE SET
   number = excluded.number,
   state = excluded.state,
   saved_at = excluded.saved_at
-WHERE held.number < excluded.number
+WHERE (held.attempt, held.number) < (excluded.attempt, excluded.number)
 
 -- name: running_among
 -- Those of these jobs that run. IS TRUE keeps both databases to the primary key: an agent's few jobs must not cost a read

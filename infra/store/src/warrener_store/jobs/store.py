@@ -15,7 +15,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import unescape
-from warrener_store.jobs import views
+from warrener_store.jobs import columns, views
 from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
 from warrener_store.jobs.job_search import MIN_LENGTH, id_part, is_named
 from warrener_store.jobs.list_query import JobPosition, job_list_query, position_of
@@ -73,6 +73,16 @@ class JobLists(SqlSession):
     async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
         """The attempts of these jobs that are over, by job and number."""
         return await self._rows(ATTEMPTS, "attempts_of", self._ids(job_ids))
+
+    async def failed_attempts(self, job_ids: Collection[UUID]) -> dict[UUID, list[views.FailedAttempt]]:
+        """The last ten attempts of each of these jobs that went wrong, in order; of a workflow, those of its
+        current turn. Looks at the last hundred attempts of each."""
+        found: dict[UUID, list[views.FailedAttempt]] = {}
+        if job_ids:
+            for values in await self._query("failed_attempts", self._ids(job_ids)):
+                one = columns.failed_attempt(values, self.codec)
+                found.setdefault(one.job_id, []).append(one)
+        return found
 
     async def count_jobs(self) -> list[StateCount]:
         """The number of jobs of each type in each queue and state, counted as jobs change."""
@@ -148,8 +158,8 @@ class JobWriter(SqlSession):
         paused: Collection[str] = (),
     ) -> int:
         """Make waiting and retrying jobs of these types that are due, and were put off until after `beyond`,
-        due again now, but for those of the `paused` queues; at most `limit`, the first due first. Returns how
-        many."""
+        due again now, but for those of the `paused` queues and those that are put off for more than MAX_HELD;
+        at most `limit`, the first due first. Returns how many."""
 
     @abstractmethod
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
@@ -257,7 +267,7 @@ class CancelledTrees(SqlSession):
     """
 
     async def mark_cancelled(self, trees: Sequence[views.CancelledTree]) -> list[views.ChildJob]:
-        """Mark these, then return all their child jobs but those that undo calls, in no order.
+        """Mark these, then return the first of their child jobs (`children_of`).
 
         A mark that exists stays as it is; but one of an end gives way to that of a cancelled tree, which
         spares nothing. The jobs must exist.
@@ -265,7 +275,14 @@ class CancelledTrees(SqlSession):
         marks = {tree.job_id: tree for tree in reversed(trees)}
         await self._put(CANCELLED_TREES, "mark_cancelled", (tree for _, tree in sorted(marks.items())))
         # A statement of its own: it sees the child jobs that were inserted while the marks were written.
-        return await self._rows(CHILD_JOBS, "children_of", self._ids(marks.keys()))
+        return await self.children_of(marks.keys())
+
+    async def children_of(
+        self, parents: Collection[UUID], after: UUID = views.FIRST_ID
+    ) -> list[views.ChildJob]:
+        """The first MAX_CHILDREN child jobs of these behind `after`, by id, but for those that undo calls."""
+        parameters = self._ids(parents), self.codec.encode_id(after), views.MAX_CHILDREN
+        return await self._rows(CHILD_JOBS, "children_of", *parameters)
 
     async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, views.CancelledTree]:
         """The marks of these jobs."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
+from warrener_store.jobs.rules import MAX_HELD
 
 if TYPE_CHECKING:
     from warrener_store.workflows.rows import TurnRow  # events, which it imports, are large
@@ -26,6 +27,7 @@ class IntervalCause(StrEnum):
     DELAY = "delay"  # the time that its request names
     BREAKER = "breaker"  # an open circuit breaker
     DISPATCH = "dispatch"  # a service dispatches what is due
+    SLOT = "slot"  # a slot of a limit of its job type
     LIMIT = "limit"  # its queue takes no messages
     QUEUE = "queue"  # an agent with a free slot
     ATTEMPT = "attempt"  # nothing: an attempt runs
@@ -33,6 +35,7 @@ class IntervalCause(StrEnum):
     RETRY = "retry"  # the time of its next attempt, after a failure or a snooze
     TURN = "turn"  # a turn of a workflow, from its dispatch until it is suspended
     CALLS = "calls"  # what a suspended workflow waits for
+    HOLD = "hold"  # an operator, who resumes or undoes a held workflow
 
 
 class JobInterval(NamedTuple):
@@ -60,9 +63,10 @@ def job_timeline(
     """Return the intervals of a job, in order and without gaps; the last one of a job that is not over lasts.
 
     `attempts` and `turns`: those of the job that are over, by number. The store does not say until when a job
-    waited for its first dispatch and why: the whole wait is a delay.
+    waited for its first dispatch and why: the whole wait is a delay, or for a slot if it needs one.
     """
-    line = _Line([JobInterval(IntervalCause.REQUEST, row.requested_at, row.accepted_at, 1)], row.accepted_at)
+    request = JobInterval(IntervalCause.REQUEST, row.requested_at, row.accepted_at, 1)
+    line = _Line([request], row.accepted_at, row)
     before, last_turn = _add_past(line, attempts, turns)
     if before is None and row.suspensions and row.state is not JobState.SUSPENDED:
         until = row.finished_at if last_turn == row.attempt else row.dispatched_at
@@ -76,7 +80,8 @@ def job_timeline(
     elif row.state is JobState.SUSPENDED:
         if last_turn != row.attempt:
             line.add(IntervalCause.TURN, row.updated_at, row.attempt)
-        line.intervals.append(JobInterval(IntervalCause.CALLS, line.at, None, row.attempt))
+        cause = IntervalCause.HOLD if row.is_held else IntervalCause.CALLS
+        line.intervals.append(JobInterval(cause, line.at, None, row.attempt))
     elif row.state is JobState.RUNNING:
         line.wait_for_attempt(row.attempt, before, row.dispatched_at, row.started_at or row.updated_at)
         line.intervals.append(JobInterval(IntervalCause.ATTEMPT, line.at, None, row.attempt, row.agent_id))
@@ -137,8 +142,14 @@ def waits_in_queue(
 class _Line:
     """Intervals that follow each other, up to `at`. One that would have no length is left out."""
 
-    def __init__(self, intervals: list[JobInterval], at: datetime) -> None:
+    def __init__(self, intervals: list[JobInterval], at: datetime, row: JobRow | None = None) -> None:
         self.intervals, self.at = intervals, at
+        self._is_limited = row is not None and row.gates is not None
+        self._is_continued = row is not None and row.generation > 0  # turns before these are deleted
+
+    @property
+    def _delay(self) -> IntervalCause:
+        return IntervalCause.SLOT if self._is_limited else IntervalCause.DELAY
 
     def add(self, cause: IntervalCause, end: datetime, attempt: int) -> None:
         """Add the interval from the end of the last one until `end`."""
@@ -160,7 +171,8 @@ class _Line:
         """Add a turn that was suspended, and the wait for it."""
         assert one.suspended_at is not None
         if one.began_at is not None:
-            without_failure = IntervalCause.DELAY if is_first else IntervalCause.CALLS
+            is_first = is_first and not self._is_continued
+            without_failure = self._delay if is_first else IntervalCause.CALLS
             cause = without_failure if before is None else IntervalCause.RETRY
             self.add(cause, min(one.began_at, one.suspended_at), one.attempt)
         self.add(IntervalCause.TURN, one.suspended_at, one.attempt)
@@ -195,7 +207,7 @@ class _Line:
     ) -> None:
         """Add what an attempt has waited for until it began; `due_at` if the row still says so."""
         if before is None:
-            self.add(IntervalCause.DELAY, min(dispatched_at or until, until), attempt)
+            self.add(self._delay, min(dispatched_at or until, until), attempt)
         else:
             due_at, held = _due_in_verdict(before.verdict) or due_at, _is_held_back(before)
             if dispatched_at is not None and (due_at is None or dispatched_at < due_at) and not held:
@@ -204,7 +216,8 @@ class _Line:
             if due_at is not None:
                 self.add(IntervalCause.RETRY, min(due_at, until), attempt)
             if dispatched_at is not None:
-                cause = IntervalCause.BREAKER if held else IntervalCause.DISPATCH
+                due = IntervalCause.SLOT if self._is_limited else IntervalCause.DISPATCH
+                cause = IntervalCause.BREAKER if held else due
                 self.add(cause, min(dispatched_at, until), attempt)
         self.add(IntervalCause.QUEUE, until, attempt)
 
@@ -226,10 +239,19 @@ def _cause_when_due(row: JobRow) -> IntervalCause:
         return IntervalCause.QUEUE
     if row.state is JobState.QUEUED:
         return IntervalCause.LIMIT
+    if waits_for_slot(row):
+        return IntervalCause.SLOT
     # A breaker holds a job back when it is accepted, or each time it is looked at.
     held_at_once = row.state is JobState.WAITING and row.due_at == row.accepted_at
     held_later = row.due_at is not None and row.updated_at >= row.due_at
     return IntervalCause.BREAKER if held_at_once or held_later else IntervalCause.DISPATCH
+
+
+def waits_for_slot(row: JobRow) -> bool:
+    """True if a limit of its job type has put the job off: nothing else does so for longer than MAX_HELD."""
+    if row.gates is None or row.wake_at is None or row.state not in {JobState.WAITING, JobState.RETRYING}:
+        return False
+    return row.wake_at - max(row.due_at or row.updated_at, row.updated_at) > MAX_HELD
 
 
 def _is_held_back(attempt: AttemptRow) -> bool:

@@ -26,8 +26,8 @@ class Success(NamedTuple):
 class SucceededJob(NamedTuple):
     """A job that a success has ended; the fields are those of its JobRow that notifications need.
 
-    `waited_since` is when its row last changed, if the job is traced and was not known to run; `was_due_at`
-    is the time that its attempt had to wait for, if any.
+    `gates`: those of which it may hold slots. `waited_since` is when its row last changed, if the job is
+    traced and was not known to run; `was_due_at` is the time that its attempt had to wait for, if any.
     """
 
     job_id: UUID
@@ -41,6 +41,8 @@ class SucceededJob(NamedTuple):
     tracestate: str | None
     requested_at: datetime
     watchers: tuple[str, ...]
+    gates: str | None = None
+    member_of: str | None = None
     waited_since: datetime | None = None
     was_due_at: datetime | None = None
 
@@ -91,6 +93,23 @@ class RunningAttemptRow(NamedTuple):
     cancelled: bool  # True if the job's cancellation was requested
 
 
+class FailedAttempt(NamedTuple):
+    """An attempt that went wrong, without the texts of its error; with its base classes if the policy has
+    rules."""
+
+    job_id: UUID
+    attempt: int
+    agent_id: str | None
+    started_at: datetime | None
+    finished_at: datetime
+    cause: str  # the kind of the error
+    error_type: str
+    verdict: str
+    base_classes: tuple[str, ...] = ()
+
+
+MAX_CHILDREN = 5_000
+"""Child jobs of a page."""
 END_REASON = "its workflow "
 """The first words of the reason of a mark that the end of a workflow makes; no cancel of a tree has them."""
 

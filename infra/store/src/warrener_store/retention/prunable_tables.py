@@ -118,7 +118,12 @@ _JOBS = """job.finished_at < $1
     )
     AND NOT EXISTS (
       SELECT 1 FROM warrener_jobs AS parent
-      WHERE parent.job_id = job.parent_id AND (parent.finished_at IS NULL OR {job_is_undo})
+      WHERE parent.job_id = job.parent_id AND ({job_is_undo} OR parent.finished_at IS NULL AND NOT EXISTS (
+        SELECT 1 FROM warrener_workflow_turns AS begun
+        WHERE begun.job_id = parent.job_id AND begun.attempt = parent.generation
+          AND begun.suspended_at > job.finished_at
+        LIMIT 1 OFFSET 0
+      ))
       LIMIT 1 OFFSET 0
     )
     AND NOT EXISTS (
@@ -138,6 +143,7 @@ _JOBS = """job.finished_at < $1
       LIMIT 1 OFFSET 0
     )"""
 """The condition that a job may be deleted: it ended before $1, and was accepted before $2 if it has a key.
+A child job of a workflow stays until that has ended, or has begun another generation since then.
 A job that undid a call stays until its workflow has gone, and does not hold it: without it the call would be
 undone again.
 OFFSET 0 makes PostgreSQL look references up job by job, by an index, rather than read a whole table."""

@@ -10,12 +10,23 @@ from warrener_contracts.events import Answer, Suspension
 from warrener_contracts.journals import SentSignal
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import decode, encode
-from warrener_store.mapping import ColumnKind, RowMapper, qualify
-from warrener_store.workflows.rows import MAX_SIGNALS, ChildEnd, ChildStatus, SignalRow, TurnRow
+from warrener_store.jobs.views import FIRST_ID, MAX_CHILDREN
+from warrener_store.mapping import ColumnKind, RowMapper, encode_text, qualify
+from warrener_store.workflows.rows import (
+    MAX_SIGNALS,
+    ChildEnd,
+    ChildStatus,
+    SignalRow,
+    StoredTurn,
+    TurnRow,
+    WaitCount,
+    WaitKind,
+    WaitRow,
+)
 
 
 def _encode_answers(answers: tuple[Answer, ...]) -> str:
-    return encode([answer.model_dump(mode="json") for answer in answers])
+    return encode([answer.model_dump(mode="json", exclude_none=True) for answer in answers])
 
 
 def _decode_answers(text: str) -> tuple[Answer, ...]:
@@ -23,20 +34,22 @@ def _decode_answers(text: str) -> tuple[Answer, ...]:
 
 
 def _encode_suspension(suspension: Suspension) -> str:
-    return encode(suspension.model_dump(mode="json"))
+    return encode(suspension.model_dump(mode="json", exclude_none=True))
 
 
 def _decode_suspension(text: str) -> Suspension:
     return Suspension.model_validate(decode(text))
 
 
-# By `encode`: results may hold any text, and pydantic's own JSON refuses lone surrogates.
+# Without what is unset, as in messages, which take them as they are (`journal_json`). By `encode`: results
+# may hold any text, and pydantic's own JSON refuses lone surrogates.
 _KINDS = {
     "answers": ColumnKind(_encode_answers, _decode_answers),
     "suspension": ColumnKind(_encode_suspension, _decode_suspension),
 }
 TURNS = RowMapper(TurnRow, kinds=_KINDS)
 SIGNALS = RowMapper(SignalRow)
+_WAITS = RowMapper(WaitRow)
 _CHILD_STATUS = RowMapper(ChildStatus)
 _CHILD_ENDS = RowMapper(ChildEnd)
 WORDS = {
@@ -61,16 +74,45 @@ class WorkflowStore(SqlSession):
         await self._put(TURNS, "keep_suspensions", _first_of_each(rows))
 
     async def turns_of(self, job_ids: Collection[UUID]) -> dict[UUID, list[TurnRow]]:
-        """The turns of those of these jobs that have some, by attempt."""
+        """The turns of those of these jobs that have some, by attempt: those of their last generations, after
+        the turn which began that."""
         found: dict[UUID, list[TurnRow]] = {}
         for row in await self._rows(TURNS, "turns_of", self._ids(job_ids)) if job_ids else ():
             found.setdefault(row.job_id, []).append(row)
         return found
 
-    async def last_turns(self, job_ids: Collection[UUID]) -> dict[UUID, TurnRow]:
+    async def end_generation(self, job_id: UUID, generation: int, before: datetime) -> None:
+        """Delete the turns before the one that ended a workflow's generation, and mark the signals that it
+        has received, but those whose calls that turn has closed: they wait on. Of those of earlier
+        generations the ones that came before a moment are deleted. After a crash in between the next call
+        goes on."""
+        key, moment = self.codec.encode_id(job_id), self.codec.encode_moment(before)
+        turns = await self._rows(TURNS, "ended_turns", key, generation)
+        if not turns or (end := turns[-1].suspension) is None:
+            return
+        answers = [answer for turn in turns for answer in turn.answers if answer.call_id not in end.closed]
+        names = self._names([one.signal_id for one in answers if one.signal_id is not None])
+        await self._change("keep_receipts", key, generation, names)
+        await self._change("drop_received_signals", key, generation, moment, MAX_SIGNALS)
+        await self._change("drop_ended_turns", key, generation)
+        rest = _encode_suspension(Suspension(continued=end.continued))
+        await self._change("clear_ended_turn", key, generation, rest)
+
+    async def stored_turns(self, job_ids: Collection[UUID]) -> dict[UUID, list[StoredTurn]]:
+        """The same, unread: most of them only travel on (`open_turns`)."""
+        return self._unread(await self._query("turns_of", self._ids(job_ids))) if job_ids else {}
+
+    async def last_turns(self, job_ids: Collection[UUID]) -> dict[UUID, StoredTurn]:
         """The last turn of those of these jobs that have some."""
-        rows = await self._rows(TURNS, "last_turns", self._ids(job_ids)) if job_ids else ()
-        return {row.job_id: row for row in rows}
+        found = self._unread(await self._query("last_turns", self._ids(job_ids))) if job_ids else {}
+        return {job_id: turns[-1] for job_id, turns in found.items()}
+
+    def _unread(self, rows: Rows) -> dict[UUID, list[StoredTurn]]:
+        found: dict[Any, list[StoredTurn]] = {}
+        for job_id, attempt, answers, _, suspension, at in rows:
+            moment = None if at is None else self.codec.decode_moment(at)
+            found.setdefault(job_id, []).append(StoredTurn(attempt, answers, suspension, moment))
+        return {self.codec.decode_id(job_id): turns for job_id, turns in found.items()}
 
     async def journal_sizes(self, job_ids: Collection[UUID]) -> dict[UUID, int]:
         """How many bytes the journals of those of these jobs have that have turns; without reading them."""
@@ -108,7 +150,8 @@ class WorkflowStore(SqlSession):
         return found
 
     async def sent_signals(self, job_id: UUID) -> list[SentSignal]:
-        """All signals that were sent to a job, without their data, the first received first."""
+        """The signals that were sent to a job, without their data, the first received first; not those that
+        an earlier generation has received."""
         rows = await self._query("sent_signals", self.codec.encode_id(job_id))
         return [SentSignal(row[0], row[1], self.codec.decode_moment(row[2])) for row in rows]
 
@@ -142,6 +185,36 @@ class WorkflowStore(SqlSession):
         parameters = self._ids(job_ids), max_result, max_bytes
         rows = await self._rows(_CHILD_ENDS, "child_ends", *parameters) if job_ids else ()
         return {row.job_id: row for row in rows}
+
+    async def keep_waits(self, rows: Sequence[WaitRow]) -> None:
+        """Store what these jobs wait for, if they are suspended."""
+        await self._put(_WAITS, "keep_waits", rows)
+
+    async def drop_waits(self, job_ids: Collection[UUID]) -> None:
+        """Forget what these jobs have waited for."""
+        if job_ids:
+            await self._change("drop_waits", self._ids(job_ids))
+
+    async def count_waits(self, limit: int) -> dict[WaitKind, WaitCount]:
+        """Count the workflows that wait, at most `limit` of each kind."""
+        found: dict[WaitKind, WaitCount] = {}
+        for kind in WaitKind:
+            ((jobs, since),) = await self._query("count_waits", kind.value, limit)
+            found[kind] = WaitCount(int(jobs), None if since is None else self.codec.decode_moment(since))
+        return found
+
+    async def open_children(
+        self, parent: UUID, after: UUID = FIRST_ID, limit: int = MAX_CHILDREN
+    ) -> list[ChildStatus]:
+        """The first child jobs of a job behind `after` that are not over, by id; without those that undo
+        calls, and detached ones."""
+        encode_id = self.codec.encode_id
+        return await self._rows(_CHILD_STATUS, "open_children", encode_id(parent), encode_id(after), limit)
+
+    async def count_failed(self, parent: UUID, map_id: str, limit: int) -> int:
+        """Count the jobs of a map with `stop_after` that did not succeed, up to `limit`."""
+        text = encode_text(f"!/{map_id}/")
+        return len(await self._query("failed_members", self.codec.encode_id(parent), text, limit))
 
     async def drop_signals(self, before: datetime, limit: int) -> int:
         """Delete signals received before a moment whose jobs do not exist, at most `limit`; how many."""

@@ -1,0 +1,56 @@
+-- name: held_slots
+-- The gates of which these jobs have a slot.
+SELECT job_id, gate FROM warrener_slots WHERE job_id = ANY($1::uuid[])
+
+-- name: add_waiters
+-- Put jobs into the lines of gates. One that waits there already moves, unless it has begun to wait later.
+INSERT INTO warrener_gate_waiters AS held ({gate_waiter})
+SELECT * FROM {batch job_id uuid, gate text, since timestamptz} AS batch WHERE true
+ORDER BY batch.job_id
+ON CONFLICT (job_id) DO UPDATE SET gate = excluded.gate, since = excluded.since
+WHERE excluded.since >= held.since
+
+-- name: slots_after
+-- A page of all slots, in order.
+SELECT {slot} FROM warrener_slots WHERE (gate, number) > ($1, $2) ORDER BY gate, number LIMIT $3
+
+-- name: slots_of
+-- The first slots of a gate that are taken.
+SELECT {slot} FROM warrener_slots WHERE gate = $1 ORDER BY number LIMIT $2
+
+-- name: waited_gates
+-- The gates after $1 that jobs wait before. Jumps through the index from one to the next, so it costs by gates.
+WITH RECURSIVE heads AS (
+  SELECT (SELECT line.gate FROM warrener_gate_waiters AS line WHERE line.gate > $1 ORDER BY line.gate LIMIT 1) AS gate
+  UNION ALL
+  SELECT (SELECT line.gate FROM warrener_gate_waiters AS line WHERE line.gate > heads.gate ORDER BY line.gate LIMIT 1)
+  FROM heads
+  WHERE heads.gate IS NOT NULL
+)
+SELECT gate FROM heads WHERE gate IS NOT NULL LIMIT $2
+
+-- name: waiter_of
+-- Where a job waits.
+SELECT {gate_waiter} FROM warrener_gate_waiters WHERE job_id = $1
+
+-- name: place_in_line
+-- How many jobs wait before one, counted up to $4.
+SELECT count(*) FROM (
+  SELECT 1 FROM warrener_gate_waiters WHERE gate = $1 AND (since, job_id) < ($2, $3) LIMIT $4
+) AS before
+
+-- name: idle_gates
+-- A page of all gates after $1, in order; and which of them have not changed since $2 and are not used.
+SELECT
+  gate,
+  updated_at < $2
+  AND NOT EXISTS (SELECT 1 FROM warrener_slots AS slot WHERE slot.gate = kept.gate)
+  AND NOT EXISTS (SELECT 1 FROM warrener_gate_waiters AS line WHERE line.gate = kept.gate)
+FROM warrener_gates AS kept
+WHERE gate > $1
+ORDER BY gate
+LIMIT $3
+
+-- name: drop_gates
+-- Delete gates. One that is used all the same comes again with the next claim.
+DELETE FROM warrener_gates WHERE gate = ANY($1::text[])
