@@ -1,9 +1,11 @@
 """Requests become jobs, duplicates are recognised, rejections give their reason; full queues are closed."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, job_id, request
@@ -14,15 +16,16 @@ from warrener_contracts.codec import MAX_DECODE_FAILURES
 from warrener_contracts.events import JobCancelRequested, JobDeduplicated, JobFinished, JobRejected, Reason
 from warrener_contracts.identity import child_source, undo_source
 from warrener_contracts.json_safety import is_array
-from warrener_contracts.messages import build_message
-from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.messages import batch_messages, build_message
+from warrener_contracts.policy import JobPolicy, Limit, PolicyOverrides
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.telemetry import to_nanoseconds
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.dispatch import CongestedQueues
+from warrener_scheduler.dispatch import CongestedQueues, wait_before_gate
 from warrener_scheduler.ports import SchedulerPorts
-from warrener_store.jobs.rows import JobRow
+from warrener_store.gates.rows import SlotClaim, slot_claim
+from warrener_store.jobs.rows import Inserted, JobRow
 from warrener_store.jobs.views import END_REASON, CancelledTree
 from warrener_store.memory import MemoryStore
 
@@ -55,6 +58,59 @@ async def test_a_repeat_changes_nothing_makes_no_message_and_watches_the_job(sta
     assert len(stage.received[topology.DISPATCH]) == dispatches
     assert (await _row(stage)).watchers == ("me",)
     assert not stage.parked()
+
+
+async def test_a_scheduler_that_was_stopped_between_slot_and_insert_dispatches_nothing_without_a_slot(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on after a quarter of an hour, when a supervisor has given the slot to another job."""
+    await stage.send(build_message(announcement(declaration(policy=JobPolicy(gates=(Limit(1),))))), then=40)
+    take_slots = stage.store.take_slots
+
+    async def take_and_stop(*given: Any, **named: Any) -> set[UUID]:
+        granted = await take_slots(*given, **named)
+        monkeypatch.undo()
+        await stage.clock.sleep(900)
+        return granted
+
+    monkeypatch.setattr(stage.store, "take_slots", take_and_stop)
+    await stage.send_requests(request())
+    await stage.store.drop_slots(await stage.store.slots_after(("", 0), 9))
+    another = SlotClaim(job_id(2), 1, stage.clock.now(), (("job/flights.load", 1),))
+    assert await stage.store.take_slots([another], stage.clock.now()) == {job_id(2)}
+    await stage.clock.advance(960)
+    assert (await _row(stage)).state is JobState.WAITING
+    assert not stage.dispatched()
+
+
+async def test_the_jobs_of_a_batch_wait_in_the_order_of_their_requests(stage: Stage) -> None:
+    await stage.send(build_message(announcement(declaration(policy=JobPolicy(gates=(Limit(1),))))), then=40)
+    numbers = [901, 55, 700, 3, 400]  # ids have another order
+    await stage.send(*batch_messages([build_message(request(number)) for number in numbers]))
+    await stage.store.release_slots([(job_id(901), 1)])
+    line = await stage.store.line_heads(["job/flights.load"], 9, beyond=True)
+    assert [waiter.job_id for waiter in line] == [job_id(number) for number in numbers[1:]]
+
+
+async def test_a_slot_that_a_repeat_does_not_need_wakes_the_job_that_was_refused_it_meanwhile(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.send(build_message(announcement(declaration(policy=JobPolicy(gates=(Limit(1),))))), then=40)
+    await stage.send_requests(request(1, idempotency_key="k"))
+    await stage.end_job(job_id(1))
+    await stage.store.release_slots([(job_id(1), 1)])
+    insert_jobs = stage.store.insert_jobs
+
+    async def insert_beside(rows: Sequence[JobRow], **named: Any) -> list[Inserted]:
+        monkeypatch.undo()
+        other = replace(rows[0], job_id=job_id(3), idempotency_key=None)
+        await insert_jobs([wait_before_gate(other, stage.clock.now())])
+        await stage.store.wait_for_slots([slot_claim(other, stage.clock.now())], stage.clock.now())
+        return list(await insert_jobs(rows, **named))
+
+    monkeypatch.setattr(stage.store, "insert_jobs", insert_beside)
+    await stage.send_requests(request(2, idempotency_key="k"), then=30)
+    assert [event.data.job_id for event in stage.dispatched()][-1] == job_id(3)
 
 
 @pytest.mark.parametrize("ends", ["its process", "its broker"])

@@ -25,7 +25,7 @@ from warrener_runtime.telemetry import LinkTo, Span, SpanFailure, SpanShape, Tra
 from warrener_runtime.telemetry.waits import record_waits
 from warrener_scheduler.decisions import admission
 from warrener_scheduler.decisions.ticks import PAUSED
-from warrener_scheduler.dispatch import DispatchGates
+from warrener_scheduler.dispatch import DispatchGates, wait_before_gate
 from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.messages import (
     deduplicated_reply,
@@ -36,6 +36,7 @@ from warrener_scheduler.messages import (
 )
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.errors import StoreRefused
+from warrener_store.gates.rows import SLOT_WITHOUT_JOB, SlotClaim, slot_claim
 from warrener_store.incidents.rows import SCHEDULE_PAUSED, RaisedIncident
 from warrener_store.jobs.rows import Inserted, JobRow
 from warrener_store.jobs.timeline import IntervalCause, JobInterval
@@ -154,7 +155,7 @@ class RequestAcceptor:
         decisions = [self._breakers.hold_if_open(decision, now) for decision in decisions]
         decisions = [self._congestion.hold_if_closed(decision, now) for decision in decisions]
         accepted = [decision.row for decision in decisions if isinstance(decision, admission.Accepted)]
-        inserted = iter(await self._insert(accepted) if accepted else [])
+        inserted = iter(await self._insert_with_slots(accepted, now) if accepted else [])
         rejected = [
             admission.job_id_for(event)
             for event, decision in zip(requests, decisions, strict=True)
@@ -165,6 +166,44 @@ class RequestAcceptor:
             _resolve(event, next(inserted) if isinstance(decision, admission.Accepted) else decision, earlier)
             for event, decision in zip(requests, decisions, strict=True)
         ]
+
+    async def _insert_with_slots(
+        self, rows: Sequence[JobRow], now: datetime
+    ) -> list[Inserted | admission.Rejected]:
+        """Insert jobs; those that need slots take them first, and wait if they get none."""
+        claims = {
+            row.job_id: slot_claim(row, now)
+            for row in rows
+            if row.gates is not None and row.state is JobState.QUEUED
+        }
+        if not claims:
+            return await self._insert(rows)
+        granted = await self._store.take_slots(list(claims.values()), now, fresh=True)
+        if self._clock.now() - now >= SLOT_WITHOUT_JOB / 2:
+            raise TimeoutError(
+                "expected to insert jobs soon after their slots were taken, was stopped for minutes"
+            )
+        results = await self._insert(
+            [
+                # Moments of their own: a line has the order of its requests.
+                wait_before_gate(row, now - timedelta(microseconds=len(rows) - place))
+                if row.job_id in claims.keys() - granted
+                else row
+                for place, row in enumerate(rows)
+            ]
+        )
+        unused: list[tuple[UUID, int]] = []
+        refused: list[SlotClaim] = []
+        for row, found in zip(rows, results, strict=True):
+            stored = None if isinstance(found, admission.Rejected) else found.row
+            if row.job_id in granted and (stored is None or stored.job_id != row.job_id):
+                unused.append((row.job_id, 1))  # another job stands for it
+            # Also of a repeat: the scheduler that inserted it may have died before it was in line.
+            if row.job_id in claims and stored is not None and _waits_for_slot(stored, now):
+                refused.append(slot_claim(stored, now))
+        await self._store.wake_heads(await self._store.release_slots(unused), now)
+        await self._store.wait_for_slots(refused, now)
+        return results
 
     async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | admission.Rejected]:
         window = self._idempotency_window
@@ -333,6 +372,12 @@ def _resolve(
     if row is None or admission.was_rejected(row):
         return found
     return admission.classify_duplicate(event, row)
+
+
+def _waits_for_slot(row: JobRow, now: datetime) -> bool:
+    """True if a job with gates waits for nothing else."""
+    is_due = row.state is JobState.WAITING and row.due_at is not None and row.due_at <= now
+    return is_due and row.gates is not None
 
 
 class _Requested(NamedTuple):

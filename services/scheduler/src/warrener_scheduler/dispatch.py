@@ -1,12 +1,13 @@
-"""Dispatch jobs that have waited for their time, past two gates: open circuit breakers and full queues.
+"""Dispatch jobs that have waited for their time, past open circuit breakers, limits and full queues.
 
 Attempt started → dispatch published → attempt marked as dispatched. A crash before the last step leaves a row
 whose `dispatched_at` is not set, and a supervisor publishes it under the same attempt number. So an agent's
 event about attempt 1 always finds attempt 1 in the store.
 
-The gates hold accepted jobs back too: a held job waits until its breaker wakes it; one whose queue is full
-stays queued, and supervisors publish it later. A queue that has refused a dispatch is not tried again for a
-while, so that neither it nor the other jobs of a batch suffer; each scheduler remembers for itself.
+They hold accepted jobs back too: a held job waits until its breaker wakes it; one without a slot is put in
+line, and supervisors dispatch it; one whose queue is full stays queued, and supervisors publish it later. A
+queue that has refused a dispatch is not tried again for a while, so that neither it nor the other jobs of a
+batch suffer; each scheduler remembers for itself.
 """
 
 from collections.abc import Collection, Sequence, Set
@@ -26,6 +27,7 @@ from warrener_scheduler.decisions.admission import Accepted, AdmissionDecision
 from warrener_scheduler.messages import dispatch_message
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
+from warrener_store.gates.rows import SLOT_RECHECK
 from warrener_store.jobs.rows import CLAIM_TIMEOUT, JobRow, Save
 from warrener_store.jobs.timeline import current_waits
 from warrener_store.store import StateStore
@@ -60,7 +62,8 @@ class Dispatcher:
         # Computed once: breakers may change while the first rows are saved.
         held = {row.job_id for row in due if self._breakers.is_held(row, now)}
         await self._save([_postpone(row, now) for row in due if row.job_id in held])
-        applied = await self._save([_start_attempt(row, now) for row in due if row.job_id not in held])
+        admitted = await self._take_slots([row for row in due if row.job_id not in held], now)
+        applied = await self._save([_start_attempt(row, now) for row in admitted])
         traced = {row.job_id for row in applied if row.traceparent is not None}
         for row in due if traced else ():
             if row.job_id in traced:  # what they have waited for until now
@@ -85,6 +88,20 @@ class Dispatcher:
             _log.info("Waiting jobs were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)
 
+    async def _take_slots(self, rows: list[JobRow], now: datetime) -> list[JobRow]:
+        """Return the jobs that need no slots or have them; the others are put in line."""
+        limited = [row for row in rows if row.gates is not None]
+        if not limited:
+            return rows
+        probes = {
+            row.job_id for row in limited if self._breakers.is_open(row.job_type, row.policy, row.queue)
+        }
+        granted = await self._store.take_or_wait(limited, probes, now)
+        refused = [row for row in limited if row.job_id not in granted]
+        # One that was made due again meanwhile has another version.
+        await self._save([replace(_postpone(row, now), wake_at=now + SLOT_RECHECK) for row in refused])
+        return [row for row in rows if row.gates is None or row.job_id in granted]
+
     async def _save(self, rows: list[JobRow]) -> list[JobRow]:
         """Save rows; returns those that were applied. Others were changed in between, as by a cancel."""
         if not rows:
@@ -98,6 +115,12 @@ def _postpone(row: JobRow, now: datetime) -> JobRow:
     return replace(
         row, version=row.version + 1, due_at=row.due_at or now, wake_at=now + RECHECK_INTERVAL, updated_at=now
     )
+
+
+def wait_before_gate(row: JobRow, since: datetime) -> JobRow:
+    """Have a new job wait for a slot instead."""
+    far = since + SLOT_RECHECK
+    return replace(row, state=JobState.WAITING, attempt=0, due_at=since, wake_at=far, dispatched_at=None)
 
 
 def _start_attempt(row: JobRow, now: datetime) -> JobRow:

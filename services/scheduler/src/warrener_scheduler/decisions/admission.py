@@ -15,12 +15,16 @@ from uuid import UUID
 import jsonschema_rs
 
 from warrener_contracts.events import ErrorInfo, ErrorKind, JobRequested, JobRequestedData, JsonObject, Reason
+from warrener_contracts.gates import job_gates, map_gate
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.retryability import REQUEST_REJECTED
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.templates import TemplateError
 from warrener_store.agents.rows import JobTypeRow
+from warrener_store.gates.rows import encode_gates
 from warrener_store.jobs.rows import JobRow
+from warrener_store.workflows.rows import MemberOf
 
 _QUEUE = "default"
 _MAX_PROBLEMS = 5
@@ -87,7 +91,10 @@ def decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> A
     problem = find_argument_error(known.validator, data.arguments) if known.validator else None
     if problem is not None:
         return Rejected(Reason.BAD_ARGUMENTS, problem)
-    return Accepted(_row(event, known.row, now))
+    try:
+        return Accepted(_row(event, known.row, now))
+    except TemplateError as error:
+        return Rejected(Reason.BAD_ARGUMENTS, f"key of a limit: {error}")
 
 
 def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected:
@@ -118,6 +125,7 @@ def rejected_row(event: JobRequested, rejected: Rejected, now: datetime) -> JobR
         policy=JobPolicy(),
         source=event.source,
         parent_id=data.parent_id,
+        member_of=MemberOf.of(data),
         traceparent=event.traceparent,
         tracestate=event.tracestate,
         requested_at=event.time or now,
@@ -151,6 +159,9 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
     due_at, deadline_at = _due_at(data, now), _deadline_at(data, now)
     # A job whose deadline has passed gets no attempt, and the supervisor ends it.
     waits = due_at > now or (deadline_at is not None and deadline_at <= now)
+    gates = job_gates(data.job_type, policy.gates, data.arguments) if policy.gates else []
+    if data.member_of is not None and data.parent_id is not None:
+        gates.append((map_gate(data.parent_id, data.member_of.map_id), data.member_of.in_flight))
     return JobRow(
         job_id=job_id_for(event),
         job_type=data.job_type,
@@ -168,6 +179,8 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
         accepted_at=now,
         deadline_at=deadline_at,
         request_hash=request_digest(data),
+        gates=encode_gates(gates),
+        member_of=MemberOf.of(data),
         state=JobState.WAITING if waits else JobState.QUEUED,
         attempt=0 if waits else 1,
         watchers=(data.reply_to,) if data.reply_to else (),
@@ -197,9 +210,10 @@ def _deadline_at(data: JobRequestedData, now: datetime) -> datetime | None:
 
 
 def _digested_text(data: JobRequestedData) -> str:
-    """Write all fields but `reply_to`, because a repeat may have another reply address."""
+    """Write all fields but `reply_to`, because a repeat may have another reply address, and `member_of`,
+    which the job's id has, and which earlier versions do not know."""
     if _has_options(data):
-        return _CANONICAL.encode(data.model_dump(mode="json", exclude={"reply_to"}))
+        return _CANONICAL.encode(data.model_dump(mode="json", exclude={"reply_to", "member_of"}))
     # Most requests: the fields that they leave out are written as constants.
     return (
         f'{{"arguments":{_CANONICAL.encode(data.arguments)},"deadline":null,"delay":null,"expires_after":null,'
