@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from warrener_agent import Agent, Backoff, Fail
+from warrener_agent import Agent, Backoff, EarlierAttempt, Fail, History
 from warrener_agent.testing import run, run_workflow
 from warrener_contracts.canvas import ChainArguments, GroupArguments
 from warrener_contracts.events import JobRequested
@@ -30,7 +30,7 @@ def declared(block: str, module: str) -> Agent:
 async def test_the_handlers_of_the_guide_to_retries_do_what_it_describes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bank, _, reports = blocks("choose-a-retry-policy.md")
+    bank, _, memory, reports = blocks("choose-a-retry-policy.md")
     agent = declared(bank, "bank")
     policy = agent.definitions["bank.pay"].declaration.policy
     assert (policy.max_attempts, policy.max_age) == (8, timedelta(days=2))
@@ -39,6 +39,17 @@ async def test_the_handlers_of_the_guide_to_retries_do_what_it_describes(
         ("OSError", "requests.*"),
         ("bank.Closed", "*.ProxyError"),
     )
+
+    agent = declared(memory, "memory")
+    rules = agent.definitions["report.build"].declaration.policy.retry_rules
+    assert [(rule.after, rule.queue, rule.max_timeout, rule.another_agent) for rule in rules] == [
+        (2, "high-memory", None, False),
+        (1, None, timedelta(hours=4), False),
+        (1, None, None, True),
+    ]
+    died = EarlierAttempt(attempt=1, cause="crash", error="OutOfMemory", queue="default")
+    later = await run(agent, "report.build", {"month": "May"}, attempt=2, history=History(attempts=(died,)))
+    assert later.result == "May in bites of 10000 rows"
 
     agent = declared(reports, "reports")
     monkeypatch.chdir(tmp_path)
@@ -69,7 +80,8 @@ async def test_the_guide_to_checkpoints_continues_where_the_last_attempt_stopped
 
 
 def test_the_guide_to_workflows_runs_as_it_describes() -> None:
-    cards, scales, quotes, approvals, trips, contracts, rates, crates, _ = blocks("write-a-workflow.md")
+    cards, scales, quotes, approvals, watchers, trips, *more = blocks("write-a-workflow.md")
+    contracts, rates, weather, crates, _ = more
     printed = {"cards.print": "Dear Ada", "cards.post": 8}
     assert run_workflow(declared(cards, "cards"), "cards.send", {"name": "Ada"}, jobs=printed).result == 8
 
@@ -96,6 +108,15 @@ def test_the_guide_to_workflows_runs_as_it_describes() -> None:
     trip = run_workflow(declared(trips, "trips"), "trips.book", {"trip": 7}, jobs=booked)
     assert trip.result == ["F7", "H7"]
     assert run_workflow(declared(rates, "rates"), "rates.report").result == 2.0
+
+    watched = run_workflow(
+        declared(watchers, "watchers"), "watchers.watch", {"host": "a"}, jobs={"hosts.check": True}
+    )
+    watched.advance("10h")
+    assert (watched.generations, watched.published) == (2, {"checks": 121, "failed": 0})
+
+    reported = run_workflow(declared(weather, "weather"), "weather.report", {"airport": "JFK"})
+    assert reported.result == "snow"
 
     signed = {"contracts.register": 12, "contracts.send": "sent"}
     agent = declared(contracts, "contracts")

@@ -313,3 +313,22 @@ async def test_an_agent_without_the_workflow_gives_its_turn_back(stage: Stage, s
     await next_turn(stage, "fulfil", first.job_id, {"order": 7}, answer(first, state=JobState.SUCCEEDED))
     error = (await stage.wait_for_event(events.AttemptFailed, first.job_id)).data.error
     assert error.type == "UnknownJobType"
+
+
+async def test_a_state_of_the_turn_that_returns_is_saved_before_its_result(stage: Stage) -> None:
+    agent = Agent()
+
+    @agent.workflow("orders.ship")
+    async def ship(flow: Workflow) -> str:
+        flow.publish({"stage": "shipped"})
+        return "done"
+
+    await stage.enter(agent, agent_announce_delay=600.0)
+    job_id = await stage.dispatch("orders.ship")
+    assert (await stage.wait_for_event(events.AttemptSucceeded, job_id)).data.result == "done"
+    assert [type(event) for event in stage.about(job_id)] == [
+        events.AttemptCheckpointed,
+        events.AttemptSucceeded,
+    ]
+    (saved,) = stage.of(events.AttemptCheckpointed)
+    assert saved.data.checkpoint.state == {"stage": "shipped"}

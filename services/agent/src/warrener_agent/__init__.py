@@ -7,10 +7,12 @@ from warrener_agent.definitions.program import Program
 from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
 from warrener_agent.ledger.port import Transaction
 from warrener_agent.workflows.failures import ChildJobFailed, JournalFull, StepFailed, WorkflowError
+from warrener_agent.workflows.maps import MapFailure, MapResult
 from warrener_agent.workflows.targets import JobType
 from warrener_agent.workflows.workflow import Workflow
 from warrener_contracts.circuit_breaker import BreakerPolicy
-from warrener_contracts.policy import Backoff
+from warrener_contracts.events import EarlierAttempt, History
+from warrener_contracts.policy import Backoff, Limit, RetryRule
 
 __all__ = [
     "Agent",
@@ -18,15 +20,21 @@ __all__ = [
     "BreakerPolicy",
     "Cancel",
     "ChildJobFailed",
+    "EarlierAttempt",
     "Fail",
+    "History",
     "JobContext",
     "JobDefinitionError",
     "JobType",
     "JournalFull",
+    "Limit",
     "Limits",
+    "MapFailure",
+    "MapResult",
     "Program",
     "Recycle",
     "RetryAfter",
+    "RetryRule",
     "Snooze",
     "StepFailed",
     "SyncTransaction",

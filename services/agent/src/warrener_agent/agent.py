@@ -78,6 +78,7 @@ class Agent:
         - `retry_on`, `no_retry_on`: exception classes, or their names with `*` ("requests.*"). An exception
         is retried up to `max_attempts`, unless it is `Fail`, one of `no_retry_on`, or not among `retry_on`
           (default: all).
+        - `retry_rules`: changes of the next attempt by how earlier ones have failed, such as another queue.
         - `executor`: "coroutine" (default for an `async def`), "thread" (default for a plain function) or
           "process", the only one that can stop any handler.
         - `depends_on`: names of dependencies. While too many attempts of the job types that need one fail,
@@ -85,6 +86,9 @@ class Agent:
           own, with defaults).
         - `dispatch_batch`: maximum of first attempts in one message (default 1). They run at once in one
         slot, and come back together if the agent dies: for short coroutines.
+        - `gates`: `Limit(5)` has at most five jobs of the type dispatched at once, whatever agents there are,
+          and `Limit(5, key="{{ arguments.tenant }}")` five of each tenant. The others wait in the store, the
+          first due first.
 
         Raises JobDefinitionError for a handler that cannot be served.
         """

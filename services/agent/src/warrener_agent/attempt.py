@@ -265,8 +265,9 @@ class Attempt:
                 return outcomes.SucceededOutcome(self._completion(ended, handler_port), recorded=False)
             case HandlerRaised():
                 return self._raised(ended)
-            case HandlerSuspended(suspension, cancels):
-                messages = (*handler_port.child_jobs, *handler_port.cancels(cancels))
+            case HandlerSuspended(suspension, cancels, signals):
+                commands = (*handler_port.cancels(cancels), *handler_port.signals(signals))
+                messages = (*handler_port.child_jobs, *commands)
                 return outcomes.SuspendedOutcome(suspension, messages)
 
     def _raised(self, ended: HandlerRaised) -> outcomes.Outcome:
@@ -284,8 +285,10 @@ class Attempt:
             run.data.job_id,
             run.data.attempt,
             ended.result_text,
-            handler_port.child_jobs + handler_port.cancels(ended.cancels)
-            if ended.cancels
+            handler_port.child_jobs
+            + handler_port.cancels(ended.cancels)
+            + handler_port.signals(ended.signals)
+            if ended.cancels or ended.signals
             else handler_port.child_jobs,
             run.started_at,
             self._runner.agent.clock.now(),
@@ -379,15 +382,17 @@ class Attempt:
         self._report(outcomes.FailedOutcome(describe_error(error).error))
 
     def _report(self, outcome: outcomes.Outcome) -> None:
-        if not isinstance(outcome, outcomes.SucceededOutcome) and self._runner.checkpoints.has_unsaved(
-            self._run
+        job_type, is_success = self._run.data.job_type, isinstance(outcome, outcomes.SucceededOutcome)
+        if self._runner.checkpoints.has_unsaved(self._run) and (
+            not is_success or self._runner.definitions[job_type].executor == "workflow"
         ):
             self._runner.spawn(self._report_checkpointed(outcome))
         else:
             self._submit(outcome)
 
     async def _report_checkpointed(self, outcome: outcomes.Outcome) -> None:
-        """Save the last checkpoint before the end is reported: another attempt may follow."""
+        """Save the last checkpoint before the end is reported: another attempt may follow, and others read
+        the state of a workflow."""
         try:
             await self._runner.checkpoints.flush(self._run)
         except Exception:  # noqa: BLE001 - a checkpoint that cannot be saved must not keep the attempt from its end

@@ -3,6 +3,7 @@
 `agent.include(canvas)` serves them, and so does `warrener_agent.canvas` as one of the modules of an agent.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from warrener_agent.agent import Agent
 from warrener_agent.failures import Fail
 from warrener_agent.workflows.calls import CallFuture
 from warrener_agent.workflows.failures import ChildJobFailed
-from warrener_agent.workflows.workflow import MapFailure, Workflow, run_calls
+from warrener_agent.workflows.workflow import Workflow
 from warrener_contracts import canvas as contract
 
 canvas = Agent()
@@ -39,15 +40,19 @@ async def group(
     The result has counts, the first 100 failures, and the results in the order of the members. With `then`
     the result is that of this job, which runs if all members have succeeded.
     """
-    keys = contract.member_keys(members)
-    ended = await run_calls(keys, lambda n: _call(flow, members[n], members[n].arguments, keys[n]), in_flight)
-    failures = [_failed_member(members, one) for one in ended.failed]
+    ends = await _run_members(flow, members, in_flight)
+    failures = [
+        _failed_member(index, members[index].key, end)
+        for index, end in enumerate(ends)
+        if isinstance(end, ChildJobFailed)
+    ]
+    results = [None if isinstance(end, ChildJobFailed) else end for end in ends]
     if then is None:
         return contract.GroupResult(
-            succeeded=ended.succeeded,
+            succeeded=len(members) - len(failures),
             failed=len(failures),
             failures=tuple(failures[: contract.MAX_FAILURES]),
-            results=tuple(ended.results),
+            results=tuple(results),
         )
     if failures:
         raise GroupFailed(
@@ -55,7 +60,7 @@ async def group(
             f"not: {_described(failures)}"
         )
     try:
-        return await _call(flow, then, _with_result(then, ended.results))
+        return await _call(flow, then, _with_result(then, results))
     except ChildJobFailed as failed:
         raise GroupFailed(f"then ({then.job_type}): {failed}") from failed
 
@@ -75,6 +80,25 @@ async def chain(flow: Workflow, steps: contract.Steps) -> Any:
     return result
 
 
+async def _run_members(
+    flow: Workflow, members: tuple[contract.GroupMember, ...], in_flight: int
+) -> list[Any]:
+    """Call the jobs of a group, `in_flight` at once, and return their results, or ChildJobFailed. Each has a
+    type and options of its own, and perhaps an undo, so each is a call."""
+    room, calls = asyncio.Semaphore(in_flight), list[CallFuture[Any]]()
+    for member, key in zip(members, contract.member_keys(members), strict=True):
+        await room.acquire()
+        calls.append(_call(flow, member, member.arguments, key))
+        if len(calls) == 1:
+            calls[0].reserve(len(members))
+        calls[-1].add_done_callback(lambda _: room.release())
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException) and not isinstance(end, ChildJobFailed):
+            raise end
+    return ends
+
+
 def _call(
     flow: Workflow, job: contract.CanvasCall, arguments: Mapping[str, Any], key: str | None = None
 ) -> CallFuture[Any]:
@@ -88,14 +112,14 @@ def _with_result(step: contract.ChainStep, result: Any) -> dict[str, Any]:
     return step.arguments | ({} if step.result_argument is None else {step.result_argument: result})
 
 
-def _failed_member(members: Sequence[contract.GroupMember], failure: MapFailure) -> contract.FailedMember:
-    error = failure.error.error
+def _failed_member(index: int, key: str | None, failure: ChildJobFailed) -> contract.FailedMember:
+    error = failure.error
     return contract.FailedMember(
-        index=failure.index,
-        key=members[failure.index].key,
-        job_type=failure.error.job_type,
-        job_id=failure.error.job_id,
-        state=failure.error.state,
+        index=index,
+        key=key,
+        job_type=failure.job_type,
+        job_id=failure.job_id,
+        state=failure.state,
         error="" if error is None else f"{error.type}: {error.message}"[:_MAX_ERROR],
     )
 

@@ -11,13 +11,20 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from warrener_agent.ledger.port import Transaction
-from warrener_contracts.events import MAX_CHECKPOINT, AttemptDispatchedData
+from warrener_contracts.events import (
+    MAX_CHECKPOINT,
+    AttemptDispatchedData,
+    History,
+    JobSignalRequestedData,
+    MapMember,
+)
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 from warrener_contracts.policy import PolicyOverrides
 
 _log = logging.getLogger("warrener.progress")  # a line of the attempt, in whichever process its handler runs
 _MAX_NOTE = 500  # characters of a note that are sent
+_NO_HISTORY = History()
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -44,6 +51,14 @@ class ChildJobSpec:
     delay_seconds: float | None
     policy: PolicyOverrides | None = None
     detached: bool = False  # of a workflow: it goes on when the workflow ends
+    member_of: MapMember | None = None
+
+
+class SignalSpec(NamedTuple):
+    """A signal that a workflow sends, with the id of its event: a repeat is the same signal."""
+
+    event_id: UUID
+    data: JobSignalRequestedData
 
 
 class HandlerPort(Protocol):
@@ -113,6 +128,14 @@ class JobContext:
     def fence(self) -> int:
         """A fencing token that grows with each attempt: other systems can refuse an older one."""
         return self._facts.dispatch.attempt
+
+    @property
+    def history(self) -> History:
+        """The earlier attempts of this job that failed, timed out or were lost: the last ten, and counts.
+
+        Empty in a first attempt, and in that of a redriven job. Snoozed and released attempts are not listed.
+        """
+        return self._facts.dispatch.history or _NO_HISTORY
 
     async def transaction(self) -> Transaction:
         """Return the attempt's transaction in the ledger's database; each call returns the same one.
@@ -237,19 +260,19 @@ def _usable_note(note: Any) -> str:
         return type(note).__qualname__
 
 
-def encode_checkpoint(state: Any) -> str:
+def encode_checkpoint(state: Any, what: str = "a checkpoint") -> str:
     """Encode a checkpoint as JSON. Raises ValueError that says what is wrong with it."""
     try:
         text = to_json(state)
     except (PydanticSerializationError, ValueError, TypeError) as error:
         raise ValueError(
-            f"expected a checkpoint that can be written as JSON, got {type(state).__qualname__}: {error}"
+            f"expected {what} that can be written as JSON, got {type(state).__qualname__}: {error}"
         ) from error
     if len(text) > MAX_CHECKPOINT:
         raise ValueError(
-            f"expected a checkpoint of at most {MAX_CHECKPOINT} bytes of JSON, got {len(text)}: "
+            f"expected {what} of at most {MAX_CHECKPOINT} bytes of JSON, got {len(text)}: "
             "keep the data elsewhere, and save where it is"
         )
     if may_be_unsafe(text) and (finding := find_unsafe_value(from_json(text))):
-        raise ValueError(f"expected a checkpoint that everybody can keep, {finding}")
+        raise ValueError(f"expected {what} that everybody can keep, {finding}")
     return text.decode()

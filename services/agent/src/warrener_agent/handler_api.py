@@ -11,14 +11,17 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from warrener_agent.context import ChildJobSpec, Parameters
+from warrener_agent.context import ChildJobSpec, Parameters, SignalSpec
 from warrener_agent.ledger import port
 from warrener_agent.run_table import HandlerHeartbeat
 from warrener_contracts.events import (
+    Call,
     JobCancelRequested,
     JobCancelRequestedData,
     JobRequested,
     JobRequestedData,
+    JobSignalRequested,
+    MapBatch,
 )
 from warrener_contracts.identity import child_job_id, child_source
 from warrener_contracts.messages import Message, build_message, encode
@@ -114,26 +117,54 @@ class LocalHandlerPort:
         """The child jobs that the handler requested."""
         return () if self._child_jobs is None else self._child_jobs.all()
 
-    def cancels(self, children: Sequence[UUID]) -> tuple[port.ChildJobRequest, ...]:
-        """Build the cancels of child jobs that a workflow no longer awaits; the same in every repeat."""
+    def cancels(self, calls: Sequence[Call]) -> tuple[port.ChildJobRequest, ...]:
+        """Build the cancels of calls that a workflow no longer awaits, one for each; the same in every
+        repeat. That of a batch of a map names no job of its own."""
+        parent = self._claim.job_id
         return tuple(
             port.ChildJobRequest(
                 f"cancel {child}",
                 encode(
                     JobCancelRequested(
                         id=f"{child}/cancel",
-                        source=child_source(self._claim.job_id),
+                        source=child_source(parent),
                         subject=str(child),
                         traceparent=self._context.traceparent,
                         tracestate=self._context.tracestate,
                         baggage=self.baggage,
                         data=JobCancelRequestedData(
-                            job_id=child, reason="the workflow no longer awaits it", tree=True
+                            job_id=child,
+                            reason="the workflow no longer awaits it",
+                            tree=True,
+                            members=None
+                            if call.size is None
+                            else MapBatch(parent_id=parent, call_id=call.call_id, size=call.size),
                         ),
                     )
                 ),
             )
-            for child in children
+            for call in calls
+            for child in [call.job_id or child_job_id(parent, call.call_id)]
+        )
+
+    def signals(self, signals: Sequence[SignalSpec]) -> tuple[port.ChildJobRequest, ...]:
+        """Build the signals that a workflow sends; the same in every repeat."""
+        return tuple(
+            port.ChildJobRequest(
+                f"signal {event_id}",
+                encode(
+                    JobSignalRequested(
+                        id=str(event_id),
+                        source=child_source(self._claim.job_id),
+                        subject=str(data.job_id),
+                        traceparent=self._context.traceparent,
+                        tracestate=self._context.tracestate,
+                        baggage=self.baggage,
+                        data=data,
+                    )
+                ),
+            )
+            for event_id, data in signals
         )
 
     def close_unused(self) -> bool:
@@ -198,6 +229,7 @@ class ChildJobs:
                 delay=None if spec.delay_seconds is None else timedelta(seconds=spec.delay_seconds),
                 parent_id=self._parent,
                 policy=spec.policy,
+                member_of=spec.member_of,
             )
         except ValidationError as error:
             raise ValueError(f"expected a request that can be made, got: {error}") from error

@@ -31,9 +31,11 @@ from warrener_runtime.telemetry import TraceContext
 
 _log = get_logger("agent.receive")
 
-_SENT_BACK = "warrener-sent-back"
+_SENT_BACK, _AVOIDED = "warrener-sent-back", "warrener-avoided"
 _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY = 5, timedelta(seconds=15)
 """A slot may be free at any moment, so an attempt that waits for one is never delayed for long."""
+_MAX_RETURNS_AVOIDED, _MAX_AVOIDED_DELAY = 10, timedelta(seconds=5)
+"""An agent gives an attempt that is to avoid it back so often, within about 30 s, and then runs it."""
 _MAX_HELD_DELAY = timedelta(minutes=1)
 _GIVE_WAY_TIME = 0.5
 """Seconds in which an agent that is cut off stops an attempt for which a later one waits: it looks every
@@ -272,7 +274,14 @@ class Receiver:
             event, batch.now, returned=delivery_ref.delivery.exchange == topology.RETURN
         )
         match intake.choose_route(
-            event, now, runs_here=run is not None, slot_free=slot_free, is_shared=is_shared, known=known
+            event,
+            now,
+            runs_here=run is not None,
+            slot_free=slot_free,
+            is_shared=is_shared,
+            known=known,
+            avoids=self._agent.agent_id in event.data.avoid_agents
+            and _count([delivery_ref], _AVOIDED) < _MAX_RETURNS_AVOIDED,
         ):
             case intake.IntakeRoute.CLAIM:
                 batch.claims[claim] = (event, [delivery_ref])
@@ -281,7 +290,7 @@ class Receiver:
                 batch.adopted.append((run, delivery_ref))
             case intake.IntakeRoute.DELAY:
                 message = build_delayed_message(event.model_copy(update={"time": now}), now)
-                headers = {_SENT_BACK: str(_times_sent_back([delivery_ref])), **message.headers}
+                headers = {_SENT_BACK: str(_count([delivery_ref], _SENT_BACK)), **message.headers}
                 batch.forward(message._replace(headers=headers), [delivery_ref])
             case intake.IntakeRoute.UNKNOWN:
                 # Another agent has to run it. Nothing was claimed, so nothing is recorded.
@@ -295,6 +304,11 @@ class Receiver:
                 batch.forward(
                     _resend_later(event, [delivery_ref], _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY), [delivery_ref]
                 )
+            case intake.IntakeRoute.AVOIDED:
+                again = _resend_later(
+                    event, [delivery_ref], _SLOT_SHORT_RETRIES, _MAX_AVOIDED_DELAY, counter=_AVOIDED
+                )
+                batch.forward(again, [delivery_ref])
             case intake.IntakeRoute.SPLIT:  # it comes back in a message of its own
                 batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
 
@@ -368,7 +382,7 @@ class Receiver:
             case ClaimStatus.CANCELLED:
                 self._submit_outcome(batch, claim, outcomes.CancelledOutcome("cancelled before it began"))
             case ClaimStatus.HELD:
-                is_new = _times_sent_back(delivery_refs) == 0
+                is_new = _count(delivery_refs, _SENT_BACK) == 0
                 if claim.attempt > 1 and is_new and not answer.locked and not batch.is_second_try:
                     batch.awaited[claim] = event, delivery_refs
                 else:
@@ -402,15 +416,23 @@ def _may_have_begun(event: AttemptDispatched, delivery_refs: Sequence[DeliveryRe
     )
 
 
-def _times_sent_back(delivery_refs: Sequence[DeliveryRef]) -> int:
-    headers = [delivery_ref.delivery.headers.get(_SENT_BACK) for delivery_ref in delivery_refs]
+def _count(delivery_refs: Sequence[DeliveryRef], header: str) -> int:
+    headers = [delivery_ref.delivery.headers.get(header) for delivery_ref in delivery_refs]
     return max(int(text) if isinstance(text, str) and text.isdecimal() else 0 for text in headers)
 
 
 def _resend_later(
-    event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef], short_retries: int, max_delay: timedelta
+    event: AttemptDispatched,
+    delivery_refs: Sequence[DeliveryRef],
+    short_retries: int,
+    max_delay: timedelta,
+    *,
+    counter: str = _SENT_BACK,
 ) -> Message:
-    """Delay the attempt again, longer each time; a header counts how often it was sent back."""
-    returned = _times_sent_back(delivery_refs)
-    message = delayed_by(build_message(event), intake.resend_level(returned, short_retries, max_delay))
-    return message._replace(headers={**message.headers, _SENT_BACK: str(returned + 1)})
+    """Delay the attempt again, longer each time; headers count how often it was sent back, and how often
+    because its agent is to avoid it."""
+    counts = {name: _count(delivery_refs, name) for name in (_AVOIDED, _SENT_BACK)}
+    message = delayed_by(build_message(event), intake.resend_level(counts[counter], short_retries, max_delay))
+    counts[counter] += 1
+    headers = {name: str(count) for name, count in counts.items() if count or name == _SENT_BACK}
+    return message._replace(headers={**message.headers, **headers})

@@ -33,7 +33,7 @@ from warrener_agent.ledger import connected_ledger
 from warrener_agent.ledger.port import Claim, ClaimStatus, Completion, Ledger
 from warrener_agent.workflow_trial import WorkflowTrial, replay, run_workflow
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobRequested
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, History, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy
 from warrener_runtime.telemetry import NO_CONTEXT
 
@@ -83,23 +83,32 @@ async def run(
     job_id: UUID | None = None,
     attempt: int = 1,
     last_checkpoint: Any = None,
+    history: History | None = None,
 ) -> Trial:
     """Run one attempt. A handler's exception becomes the trial's `error`.
 
     Pass a `ledger` (see `temporary_ledger`) to read what the transaction wrote, and the same `job_id` to run
-    another attempt of a job; `last_checkpoint` is the state that it finds. The attempt has no timeout.
+    another attempt of a job; `last_checkpoint` is the state that it finds, `history` the earlier
+    attempts. The attempt has no timeout.
     """
     definition, claim = agent.definitions[job_type], Claim(job_id or SystemEntropy().new_id(), attempt)
     if definition.executor == "workflow":
         raise ValueError(f"expected a job without turns, got the workflow {job_type}; use run_workflow")
+    found: dict[str, Any] = {"last_checkpoint": last_checkpoint, "history": history}
     if ledger is not None:
-        return await _run(definition, dict(arguments or {}), ledger, claim, last_checkpoint)
+        return await _run(definition, dict(arguments or {}), ledger, claim, **found)
     async with temporary_ledger() as own:
-        return await _run(definition, dict(arguments or {}), own, claim, last_checkpoint)
+        return await _run(definition, dict(arguments or {}), own, claim, **found)
 
 
 async def _run(
-    definition: JobDefinition, arguments: dict[str, Any], ledger: Ledger, claim: Claim, last_checkpoint: Any
+    definition: JobDefinition,
+    arguments: dict[str, Any],
+    ledger: Ledger,
+    claim: Claim,
+    *,
+    last_checkpoint: Any,
+    history: History | None,
 ) -> Trial:
     started_at = SystemClock().now()
     job_id, attempt = claim
@@ -119,6 +128,7 @@ async def _run(
         timeout=policy.timeout,
         max_attempts=policy.max_attempts,
         requested_at=started_at,
+        history=history,
     )
     facts = AttemptFacts(dispatch, started_at + policy.timeout, last_checkpoint)
     executor = _EXECUTORS[definition.executor]()

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
@@ -24,8 +25,22 @@ from warrener_agent.agent import Agent
 from warrener_agent.decisions.errors import describe_error
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.workflows import failures, turn
-from warrener_agent.workflows.targets import lines_of
-from warrener_contracts.events import Answer, Call, CallKind, Journal, Turn, UndoRequest
+from warrener_agent.workflows.maps import PAUSE
+from warrener_agent.workflows.targets import check_read, lines_of
+from warrener_contracts.events import (
+    MAX_MEMBER_FAILURES,
+    Answer,
+    Call,
+    CallKind,
+    JobSignalRequestedData,
+    Journal,
+    MemberFailure,
+    MembersEnd,
+    StepRetry,
+    Suspension,
+    Turn,
+    UndoRequest,
+)
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.journals import all_calls, next_timer, open_calls
 from warrener_contracts.json_safety import is_array, is_object
@@ -33,7 +48,9 @@ from warrener_contracts.state_machine import JobState
 
 T = TypeVar("T")
 
+_PAUSE = timedelta(seconds=2 * PAUSE)
 _BEGAN_AT = datetime(2026, 1, 1, tzinfo=UTC)
+_MAX_GENERATIONS = 1_000  # without a wait
 _JOB_ID = UUID("6f1b5b1e-8f3c-5d0a-9d5e-2f4c7a1b3c5d")
 
 
@@ -48,11 +65,12 @@ def run_workflow(
 ) -> "WorkflowTrial":
     """Begin a workflow, and run it until it waits for something that the test must bring about, or ends.
 
-    `jobs`: the end of each child job, by its type: its result, an exception, or a function that gets its
-    arguments by name and returns or raises that. The others wait for `end_call`. `steps`: the same, by the
-    name of the function; the others really run.
+    `jobs`: the end of each child job, also of a map, by its type: its result, an exception, or a function
+    that gets its arguments by name and returns or raises that. The others wait for `end_call`. `steps`: the
+    same, by the name of the function; the others really run.
     """
-    ends = {CallKind.JOB: dict(jobs or {}), CallKind.STEP: dict(steps or {})}
+    of_jobs = dict(jobs or {})
+    ends = {CallKind.JOB: of_jobs, CallKind.MAP: of_jobs, CallKind.STEP: dict(steps or {})}
     return WorkflowTrial(agent, _definition(agent, name), dict(arguments or {}), ends, now)
 
 
@@ -65,7 +83,8 @@ def replay(agent: Agent, journal: str | bytes | Mapping[str, Any]) -> tuple[str,
     read = from_json(journal) if isinstance(journal, str | bytes) else dict(journal)
     definition = _definition(agent, read["job_type"])
     now = datetime.fromisoformat(read["requested_at"])
-    turns = Journal.model_validate_json(json.dumps({"turns": read["turns"]}, default=str))
+    journal_fields = {"generation": read.get("generation", 0), "turns": read["turns"]}
+    turns = Journal.model_validate_json(json.dumps(journal_fields, default=str))
     end = _run_turn(definition, UUID(str(read["job_id"])), read["arguments"], turns, now)
     if isinstance(end, turn.TurnRaised) and failures.needs_other_code(end.error):
         raise end.error
@@ -91,6 +110,13 @@ class WorkflowTrial:
         self._agent, self._definition, self._ends = agent, definition, ends
         self._arguments: dict[str, Any] = to_jsonable_python(arguments)
         self._turns: list[Turn] = []
+        self._attempt = self._generation = 0
+        self.generations = 1
+        """How often the body has begun: by its request, and by flow.continue_as."""
+        self.sent: list[JobSignalRequestedData] = []
+        """The signals that it has sent to other workflows."""
+        self.published: Any = None
+        """The state that it has published last."""
         self._result: Any = None
         self._requested: dict[str, dict[str, Any]] = {}  # arguments of child jobs, by the id of the call
         self._signals: defaultdict[str, deque[Answer]] = defaultdict(deque)
@@ -129,7 +155,7 @@ class WorkflowTrial:
 
     @property
     def journal(self) -> Journal:
-        return Journal(turns=tuple(self._turns))
+        return Journal(generation=self._generation, turns=tuple(self._turns))
 
     def send(self, name: str, data: Any = None) -> None:
         """Send a signal. One that nothing receives yet is stored."""
@@ -147,13 +173,15 @@ class WorkflowTrial:
         self.now = until
 
     def end_call(self, name: str, result: Any = None, *, state: JobState = JobState.SUCCEEDED) -> None:
-        """End a child job, by the id of its call or by its job type (the oldest one that is open).
+        """End a child job, by the id of its call or by its job type (the oldest one that is open), or all
+        jobs of a batch of a map.
 
-        `result` is its result, or an exception.
+        `result` is its result, or an exception; for a map also a function, as in `jobs`.
         """
         for call in open_calls(self._turns):
-            if call.kind is CallKind.JOB and name in {call.call_id, call.name}:
-                self._run([self._ended(call, result, state)])
+            if call.kind in {CallKind.JOB, CallKind.MAP} and name in {call.call_id, call.name}:
+                is_job = call.kind is CallKind.JOB
+                self._run([self._ended(call, result, state) if is_job else self._members_ended(call, result)])
                 return
         raise AssertionError(f"expected an open call of {name}, it waits for {', '.join(self.waits)}")
 
@@ -161,19 +189,45 @@ class WorkflowTrial:
 
     def _run(self, answers: list[Answer]) -> None:
         """Run turns until the workflow waits for the test."""
-        is_due = bool(answers) or not self._turns
+        is_due, began = bool(answers) or not self._turns, self.generations
         while is_due and not self.ended:
-            attempt = len(self._turns) + 1
+            self._attempt = attempt = self._attempt + 1
             self._turns.append(Turn(attempt=attempt, answers=tuple(answers)))
             end = self._turn()
+            if not isinstance(end, turn.TurnRaised):
+                self.sent += [one.data for one in end.signals]
+                self.published = self.published if end.published is None else from_json(end.published)
             if not isinstance(end, turn.TurnSuspended):
                 self._end(end)
                 return
             self._requested |= {one.key: one.arguments for one in end.requests if one.key is not None}
-            suspension = end.suspension.model_copy(update={"answers": tuple(map(self._step, end.steps))})
+            if end.suspension.continued is not None:
+                if self.generations - began >= _MAX_GENERATIONS:
+                    raise AssertionError(
+                        f"expected a generation to wait, got {_MAX_GENERATIONS} that go on at once"
+                    )
+                self._begin_generation(end.suspension)
+                answers = []
+                continue
+            ends = [self._step(step) for step in end.steps]
+            retries = [one for one in ends if isinstance(one, StepRetry)]
+            step_answers = [one for one in ends if isinstance(one, Answer)]
+            suspension = turn.with_ends(end.suspension, end.steps, step_answers, retries)
             self._turns[-1] = Turn(attempt=attempt, answers=tuple(answers), suspension=suspension)
             answers = [*self._ends_of_jobs(), *self._received()]
+            if not answers and (timer := next_timer(self._turns)) and timer[0] - self.now <= _PAUSE:
+                self.now = timer[0]  # the next batch of a map
+                answers = [Answer(at=self.now)]
             is_due = bool(answers or suspension.answers)
+
+    def _begin_generation(self, end: Suspension) -> None:
+        """Begin with an empty journal, and with the signals that were not received."""
+        names = {call.call_id: call.name for call in self.calls}
+        given = [answer for one in self._turns for answer in one.answers if answer.call_id in end.closed]
+        for answer in reversed(given):
+            self._signals[names[answer.call_id or ""]].appendleft(answer)
+        self._arguments, self._generation, self._turns = end.continued or {}, self._attempt, []
+        self.generations += 1
 
     def _turn(self) -> turn.TurnEnd:
         """Run a turn twice: what differs then would be changed code in production."""
@@ -227,8 +281,8 @@ class WorkflowTrial:
         else:
             self._result = from_json(self._definition.signature.write(end.value))
 
-    def _step(self, step: turn.PendingStep) -> Answer:
-        """Run a step in a thread, or what stands for it."""
+    def _step(self, step: turn.PendingStep) -> Answer | StepRetry:
+        """Run a step in a thread, or what stands for it. Each delay before a retry passes by `advance`."""
         call_id, ends, function = step.call.call_id, self._ends[CallKind.STEP], step.function
 
         async def wait_for(value: Any) -> Any:
@@ -243,9 +297,11 @@ class WorkflowTrial:
                 end = _end(ends[step.call.name], function.args, function.keywords)
             else:
                 end = _in_thread(run)
-            return Answer(call_id=call_id, at=self.now, result=step.write(end))
+            return Answer(call_id=call_id, at=self.now, result=step.write(end), tries=step.tries + 1)
         except Exception as error:  # noqa: BLE001 - the step's
-            return Answer(call_id=call_id, at=self.now, error=describe_error(error).error)
+            raised, tries = describe_error(error), step.tries + 1
+            retry = step.retry(raised.error, raised.retry_after_seconds, tries, 0.5, self.now)
+            return retry or Answer(call_id=call_id, at=self.now, error=raised.error, tries=tries)
 
     def _ends_of_jobs(self) -> list[Answer]:
         ends, answers = self._ends[CallKind.JOB], list[Answer]()
@@ -256,7 +312,27 @@ class WorkflowTrial:
                 except Exception as error:  # noqa: BLE001 - the child's
                     end = error
                 answers.append(self._ended(call, end, JobState.SUCCEEDED))
+            elif call.kind is CallKind.MAP and call.name in ends:
+                answers.append(self._members_ended(call, ends[call.name]))
         return answers
+
+    def _members_ended(self, call: Call, end: Any) -> Answer:
+        failed, results = list[MemberFailure](), list[Any]()
+        for number in range(call.size or 0):
+            try:
+                value = _end(end, (), self._requested[f"{call.call_id}/{number}"])
+                results.append(to_jsonable_python(value))
+            except Exception as error:  # noqa: BLE001 - the child's
+                info = describe_error(error).error
+                failed.append(MemberFailure(number=number, state=JobState.DEAD, error=info))
+                results.append(None)
+        members = MembersEnd(
+            succeeded=len(results) - len(failed),
+            failed=len(failed),
+            failures=tuple(failed[:MAX_MEMBER_FAILURES]),
+            results=tuple(results),
+        )
+        return Answer(call_id=call.call_id, at=self.now, members=members)
 
     def _ended(self, call: Call, end: Any, state: JobState) -> Answer:
         if isinstance(end, BaseException):
@@ -307,6 +383,7 @@ def _run_turn(
         arguments=_read(definition, arguments),
         journal=Journal.model_validate_json(journal.model_dump_json()),
         now=now,
+        check=partial(check_read, definition),
     )
     return _in_thread(lambda: turn.run_turn(definition.handler, context_name, given))
 
@@ -339,7 +416,7 @@ def _comparable(end: turn.TurnEnd) -> Any:
     if isinstance(end, turn.TurnRaised):
         return {"error": [type(end.error).__qualname__, str(end.error)]}
     what: Any = end.suspension if isinstance(end, turn.TurnSuspended) else end.value
-    plain = {"requests": end.requests, "end": what, "cancels": end.cancels}
+    plain = {"requests": end.requests, "end": what, "cancels": end.cancels, "signals": end.signals}
     return to_jsonable_python(plain, fallback=repr)
 
 

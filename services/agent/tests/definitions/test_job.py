@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from warrener_agent import Agent, JobContext, JobDefinitionError
+from warrener_agent import Agent, JobContext, JobDefinitionError, Limit
 from warrener_agent.testing import run
 from warrener_contracts.policy import Backoff, Guarantee
 
@@ -183,6 +183,8 @@ def test_what_cannot_be_served_is_refused_where_it_is_declared(
         ({"executor": "gpu"}, "gpu"),
         ({"executor": "coroutine"}, "async def"),
         ({"executor": "thread", "dispatch_batch": 2}, "dispatch_batch .* got it with executor thread"),
+        ({"gates": [{"slots": 0}]}, "gates.0: expected 1 to 10000 slots .* of a limit, got 0 and ''$"),
+        ({"gates": [Limit(2)] * 6}, "expected at most 5 gates, got 6"),
         ({"executor": "process", "dispatch_batch": 2}, "dispatch_batch .* got it with executor process"),
     ],
     ids=str,
@@ -190,6 +192,24 @@ def test_what_cannot_be_served_is_refused_where_it_is_declared(
 def test_options_are_checked_where_they_are_given(options: dict[str, Any], message: str) -> None:
     with pytest.raises(JobDefinitionError, match=message):
         Agent().job("some.job", **options)(callback_free)
+
+
+def test_a_limit_is_declared_on_the_wire() -> None:
+    agent = Agent()
+    agent.job("some.job", gates=[Limit(5, key="{{ arguments.tenant }}"), Limit(9)])(push)
+    policy = agent.definitions["some.job"].declaration.policy
+    assert [(each.slots, each.key) for each in policy.gates] == [(5, "{{ arguments.tenant }}"), (9, "")]
+    agent.job("one.limit", gates=Limit(3))(push)
+    assert agent.definitions["one.limit"].declaration.policy.gates == (Limit(3),)
+
+
+@pytest.mark.parametrize("name", ["tenant", "arguments.nope", "arguments.region"])
+def test_the_key_of_a_limit_names_parameters_that_each_request_gives(name: str) -> None:
+    message = (
+        r"key of a limit: expected one of arguments\.tenant, .*, got .*; name parameters without a default"
+    )
+    with pytest.raises(JobDefinitionError, match=message):
+        Agent().job("some.job", gates=[Limit(2, key=f"{{{{ {name} }}}}")])(push)
 
 
 def test_a_name_is_a_routing_key_and_a_process_handler_is_found_by_another_process() -> None:
@@ -204,6 +224,9 @@ def test_a_name_is_a_routing_key_and_a_process_handler_is_found_by_another_proce
 
 
 def callback_free() -> None: ...
+
+
+def push(tenant: str, region: str = "north") -> None: ...
 
 
 def test_one_name_has_one_handler() -> None:

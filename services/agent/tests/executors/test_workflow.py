@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ import pytest
 from services.agent.tests.stage import Stage, dispatched
 from structlog.testing import capture_logs
 
-from warrener_agent import Agent, Workflow
+from warrener_agent import Agent, Backoff, Fail, RetryAfter, Workflow
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import HandlerEnd, HandlerRaised, HandlerSuspended
 from warrener_agent.executors.base import HandlerCall
@@ -21,6 +22,8 @@ from warrener_agent.executors.workflow import WorkflowExecutor
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger.port import Claim
 from warrener_contracts import events
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.retryability import is_unrunnable_here
 from warrener_runtime.telemetry import NO_CONTEXT
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -87,6 +90,14 @@ class Tools:
         async def overload(flow: Workflow) -> None:
             await flow.call("overload", {"text": "é" * (1 << 19)})
 
+        @self.agent.workflow("miscount")
+        async def miscount(flow: Workflow) -> int:
+            return "abc"  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+        @self.agent.workflow("give_object")
+        async def give_object(flow: Workflow) -> Any:
+            return object()
+
     async def waits(self) -> str:
         await self.begun.wait()
         return threading.current_thread().name
@@ -139,6 +150,7 @@ async def turn_of(
     *,
     lease_ended: bool = False,
     set_off_loop: Callable[[bool], None] = lambda _: None,
+    journal: events.Journal | None = None,
 ) -> HandlerEnd:
     """Run a turn of the workflow "flow", and let an hour go by."""
     clock = clock or VirtualClock()
@@ -152,7 +164,8 @@ async def turn_of(
         lambda: 1.0,
         lease_check=lambda: lease_ended,
     )
-    facts = AttemptFacts(dispatched("flow").data, clock.now() + timedelta(hours=1))
+    dispatch = dispatched("flow", requested_at=clock.now(), journal=journal).data
+    facts = AttemptFacts(dispatch, clock.now() + timedelta(hours=1))
     executor = WorkflowExecutor(clock, joins_threads=True)
     handler_call = HandlerCall(agent.definitions["flow"], facts, port, set_off_loop=set_off_loop)
     execution = executor.begin(handler_call)
@@ -295,20 +308,28 @@ async def test_a_body_or_a_plain_step_that_computes_is_abandoned_and_keeps_its_s
     await stage.until(lambda: free_slots(stage) == {"default": 1}, "a free slot")
 
 
+async def test_a_turn_that_is_too_large_to_be_reported_ends_the_workflow(stage: Stage, tools: Tools) -> None:
+    await stage.enter(tools.agent)
+    error = (await stage.fail("large")).error
+    assert error.message.startswith("expected a turn that adds at most 1032192 bytes to the journal, got 12")
+    assert not error.retryable
+
+
 @pytest.mark.parametrize(
     ("job_type", "message"),
     [
-        ("large", "expected a turn that adds at most 1032192 bytes to the journal, got 12"),
         ("overload", "expected arguments of overload of at most 1032192 bytes of JSON, got 1048587 at "),
+        ("miscount", "miscount returned what it did not declare: Input should be a valid integer"),
+        ("give_object", "give_object returned what cannot be sent as JSON: "),
     ],
 )
-async def test_a_turn_that_is_too_large_to_be_reported_ends_the_workflow(
+async def test_a_release_whose_arguments_or_result_are_wrong_undoes_nothing(
     stage: Stage, tools: Tools, job_type: str, message: str
 ) -> None:
     await stage.enter(tools.agent)
     error = (await stage.fail(job_type)).error
     assert error.message.startswith(message)
-    assert not error.retryable
+    assert is_unrunnable_here(error)
     assert not stage.of(events.JobRequested)
 
 
@@ -329,6 +350,78 @@ async def test_in_virtual_time_a_turn_takes_none() -> None:
     assert [(one.result, one.at) for one in ended.suspension.answers] == [
         ("done", clock.now() - timedelta(hours=1))
     ]
+
+
+class Flaky:
+    """A step that fails some times, and a workflow that tries it up to four times."""
+
+    def __init__(self, failures: int, backoff: Backoff, error: Exception | None = None) -> None:
+        self.agent, self.clock, self.tried_at = Agent(), VirtualClock(), list[float]()
+        policy = PolicyOverrides(max_attempts=4, backoff=backoff, no_retry_on=("LookupError",))
+
+        async def fetch() -> int:
+            self.tried_at.append(self.clock.monotonic())
+            if len(self.tried_at) <= failures:
+                raise error or ConnectionError("refused")
+            return len(self.tried_at)
+
+        @self.agent.workflow("flow")
+        async def flow(flow: Workflow) -> int:
+            return await flow.options(policy=policy).step(fetch)
+
+    async def turn(self, journal: events.Journal | None = None) -> events.Suspension:
+        ended = await turn_of(self.agent, self.clock, journal=journal)
+        assert isinstance(ended, HandlerSuspended), ended
+        return ended.suspension
+
+    @property
+    def pauses(self) -> list[float]:
+        return [round(later - one, 3) for one, later in pairwise(self.tried_at)]
+
+
+async def test_a_step_that_fails_is_tried_again_within_its_turn_if_the_delays_are_short() -> None:
+    flaky = Flaky(2, Backoff.exponential("1s", jitter=0))
+    (answer,) = (await flaky.turn()).answers
+    assert (answer.result, answer.tries, answer.error) == (3, 3, None)
+    assert flaky.pauses == [1, 2]
+
+
+async def test_longer_delays_pass_between_turns_which_count_the_tries() -> None:
+    flaky = Flaky(9, Backoff.listed("2s", "1m", jitter=0))
+    first = await flaky.turn()
+    (retry,) = first.retries
+    assert (retry.tries, retry.error, first.answers) == (2, "ConnectionError: refused", ())
+    assert (first.wake_at, len(flaky.tried_at)) == (retry.retry_at, 2)
+    assert first.timer_line == first.calls[0].line
+    journal = events.Journal(turns=(events.Turn(attempt=1, suspension=first), events.Turn(attempt=2)))
+    second = await flaky.turn(journal)
+    assert [one.tries for one in second.retries] == [3]
+    later = events.Turn(attempt=2, suspension=second)
+    woken = events.Journal(turns=(journal.turns[0], later, events.Turn(attempt=3)))
+    (answer,) = (await flaky.turn(woken)).answers
+    assert (answer.tries, answer.error and answer.error.message) == (4, "refused")
+    assert len(flaky.tried_at) == 4
+
+
+async def test_a_step_that_waits_for_its_next_try_does_not_run_in_a_turn_that_comes_before() -> None:
+    flaky = Flaky(9, Backoff.fixed("3h", jitter=0))
+    first = await flaky.turn()
+    journal = events.Journal(turns=(events.Turn(attempt=1, suspension=first), events.Turn(attempt=2)))
+    again = await flaky.turn(journal)
+    assert (len(flaky.tried_at), again.calls, again.retries, again.wake_at) == (1, (), (), first.wake_at)
+
+
+@pytest.mark.parametrize("error", [Fail("no such card"), KeyError("card")])
+async def test_an_error_that_no_retry_mends_ends_a_step_at_once(error: Exception) -> None:
+    flaky = Flaky(9, Backoff.fixed("1s"), error)
+    (answer,) = (await flaky.turn()).answers
+    assert (answer.tries, answer.error is not None) == (1, True)
+
+
+async def test_a_step_chooses_its_own_delay() -> None:
+    flaky = Flaky(1, Backoff.fixed("1s"), RetryAfter("3s"))
+    await flaky.turn()
+    assert flaky.pauses == [3]
 
 
 async def test_a_lease_that_ended_in_a_body_is_no_failure_that_no_retry_mends() -> None:

@@ -2,18 +2,23 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
-from services.agent.tests.workflows.turns import BEGAN_AT, Turns
+from services.agent.tests.workflows.turns import BEGAN_AT, Turns, succeeded
 
 from warrener_agent import Workflow
 from warrener_agent.workflows import turn
 from warrener_agent.workflows.calls import digest
+from warrener_agent.workflows.failures import BadCall
 from warrener_agent.workflows.targets import to_plain
 from warrener_contracts.events import Answer, Call, CallKind
 from warrener_contracts.state_machine import JobState
@@ -74,6 +79,30 @@ def test_the_order_of_a_set_is_no_change_of_the_arguments_and_that_of_a_list_is(
     }
     assert digest({"n": [1, 2], "m": 1}) == digest({"m": 1, "n": [1, 2]})
     assert digest({"n": [1, 2]}) != digest({"n": [2, 1]})
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.none() | st.floats()))
+def test_a_digest_is_that_of_sorted_json_in_each_release(arguments: dict[str, Any]) -> None:
+    text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert digest(arguments) == blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def test_a_call_that_is_refused_is_refused_in_each_turn_and_leaves_the_others_as_they_are() -> None:
+    refused = list[str]()
+
+    async def body(flow: Workflow) -> None:
+        for order in ("good", "bad\0", "good"):
+            try:
+                await flow.call("a.b", {"order": order})
+            except BadCall as error:
+                refused.append(str(error))
+
+    turns = Turns(body)
+    for _ in range(2):
+        turns.go(succeeded(turns.open_calls[0]))
+    assert turns.value is None
+    assert len(refused) == 2
+    assert refused[0] == refused[1]
 
 
 def test_wait_for_is_no_task_of_its_own_on_any_python() -> None:

@@ -4,17 +4,18 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 import pytest
 from pydantic import BaseModel
 
-from warrener_agent import Agent, ChildJobFailed, JobContext, JobDefinitionError, JobType, Workflow
+from warrener_agent import Agent, Backoff, ChildJobFailed, JobContext, JobDefinitionError, JobType, Workflow
 from warrener_agent.testing import replay, run, run_workflow
 from warrener_agent.workflows.calls import CallFuture
-from warrener_agent.workflows.failures import CodeChanged, StepFailed
-from warrener_agent.workflows.workflow import MapResult
+from warrener_agent.workflows.failures import BadCall, CodeChanged, StepFailed
+from warrener_agent.workflows.maps import MapResult
+from warrener_contracts.policy import PolicyOverrides
 
 
 class ChargeArguments(BaseModel):
@@ -121,6 +122,47 @@ def test_a_test_may_stand_for_steps() -> None:
     )
     with pytest.raises(StepFailed, match="down"):
         _ = trial.result
+
+
+@agent.workflow("rates.read")
+async def read_patiently(flow: Workflow) -> float:
+    policy = PolicyOverrides(max_attempts=3, backoff=Backoff.fixed("10m"), retry_on=("OSError",))
+    rate = await flow.options(policy=policy).step(read_rate, "EUR")
+    assert_type(rate, float)
+    return rate
+
+
+def test_a_step_is_tried_again_as_time_goes_by() -> None:
+    failures = [OSError("down")]
+
+    def read(currency: str) -> float:
+        if failures:
+            raise failures.pop()
+        return 1.5
+
+    trial = run_workflow(agent, "rates.read", steps={"read_rate": read})
+    assert trial.waits == ("step read_rate", "time 2026-01-01T00:10:00+00:00")
+    trial.advance("10m")
+    assert trial.result == 1.5
+
+    trial = run_workflow(agent, "rates.read", steps={"read_rate": OSError("down")})
+    trial.advance("1h")
+    with pytest.raises(StepFailed, match="it raised 3 times, at last OSError: down") as failed:
+        _ = trial.result
+    assert failed.value.tries == 3
+    with pytest.raises(StepFailed, match="it raised ValueError"):
+        _ = run_workflow(agent, "rates.read", steps={"read_rate": ValueError("no")}).result
+
+
+def test_a_step_takes_no_other_part_of_a_policy() -> None:
+    other = Agent()
+
+    @other.workflow("flow")
+    async def flow(flow: Workflow) -> None:
+        await flow.options(policy=PolicyOverrides(timeout=timedelta(seconds=1))).step(read_rate, "EUR")
+
+    with pytest.raises(BadCall, match=r"expected backoff, max_attempts, .* got timeout; at test_kit.py"):
+        _ = run_workflow(other, "flow").result
 
 
 def test_children_may_be_workflows_of_a_map() -> None:

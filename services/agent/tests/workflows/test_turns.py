@@ -151,8 +151,20 @@ async def _repeat_a_key(flow: Workflow) -> None:
     await flow.options(key="k").call("a.b")
 
 
-async def _map_too_many(flow: Workflow) -> None:
-    await flow.map("a.b", range(2_000))
+async def _map_what_does_not_fit(flow: Workflow) -> None:
+    await flow.map("a.b", [{"n": 1}, "two"], key=str)
+
+
+async def _map_a_key_twice(flow: Workflow) -> None:
+    await flow.map("a.b", [{"n": 1}, {"n": 1}], key=lambda item: item["n"])
+
+
+async def _map_what_no_store_takes(flow: Workflow) -> None:
+    await flow.map("a.b", [{"n": 1}, {"n": 2, "x": "\0"}])
+
+
+async def _map_with_no_room(flow: Workflow) -> None:
+    await flow.map("a.b", [{"n": 1}], in_flight=0)
 
 
 async def _sleep_badly(flow: Workflow) -> None:
@@ -186,7 +198,10 @@ async def _step_a_coroutine(flow: Workflow) -> None:
         (_spin, "steps at once"),
         (_reach_outside, "flow.step"),
         (_repeat_a_key, "with key 'k'"),
-        (_map_too_many, "at most 1900 items of a map, got 2000"),
+        (_map_what_does_not_fit, "item 1 (key 'two') of a map, 'two': a.b: expected its arguments"),
+        (_map_a_key_twice, "'1' twice"),
+        (_map_what_no_store_takes, "item 1"),
+        (_map_with_no_room, "expected 1 or more in flight of a map, got 0"),
         (_sleep_badly, "3 moons"),
         (_wait_until_a_naive_time, "with its zone"),
         (_call_a_bad_name, "job_type"),
@@ -418,7 +433,7 @@ def test_the_end_cancels_children_that_are_open_and_spares_detached_ones() -> No
     end = turns.go(succeeded(last))
     assert isinstance(end, turn.TurnReturned)
     assert [spec.job_type for spec in end.requests] == ["a.late_detached"]
-    assert set(end.cancels) == {opened.job_id, given_up.job_id}
+    assert {one.job_id for one in end.cancels} == {opened.job_id, given_up.job_id}
 
 
 def test_a_child_that_fails_raises_in_the_body() -> None:
@@ -462,6 +477,7 @@ def test_a_generator_that_another_thread_collects_takes_no_step() -> None:
             closed.append(threading.get_ident())
 
     async def body(flow: Workflow) -> None:
+        gc.disable()  # in this thread
         cycle: list[Any] = [numbers()]
         await anext(cycle[0])
         cycle.append(cycle)
@@ -469,6 +485,7 @@ def test_a_generator_that_another_thread_collects_takes_no_step() -> None:
         collector = threading.Thread(target=gc.collect)
         collector.start()
         collector.join()
+        gc.enable()
         await asyncio.sleep(0)
         await flow.receive("go")
 

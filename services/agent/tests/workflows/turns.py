@@ -26,8 +26,8 @@ def after(seconds: float) -> datetime:
 class Turns:
     """The journal of one workflow, as a store has it."""
 
-    def __init__(self, body: Callable[..., Any], *, now: datetime = BEGAN_AT) -> None:
-        self.body, self.now = body, now
+    def __init__(self, body: Callable[..., Any], *, now: datetime = BEGAN_AT, generation: int = 0) -> None:
+        self.body, self.now, self.generation = body, now, generation
         self.turns: list[Turn] = []
         self.end: turn.TurnEnd = self.go()
 
@@ -48,7 +48,9 @@ class Turns:
             requested_at=BEGAN_AT,
             deadline=None,
             arguments={},
-            journal=Journal.model_validate_json(Journal(turns=tuple(turns)).model_dump_json()),
+            journal=Journal.model_validate_json(
+                Journal(generation=self.generation, turns=tuple(turns)).model_dump_json()
+            ),
             now=self.now,
         )
         return turn.run_turn(self.body, "flow", given)

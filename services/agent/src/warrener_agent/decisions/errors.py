@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import UUID
 
+from warrener_agent.context import SignalSpec
 from warrener_agent.definitions.isolation import Limits, format_size
 from warrener_agent.definitions.job import error_type_name
 from warrener_agent.definitions.program import OutputFormat, ProgramCall
 from warrener_agent.failures import Cancel, Fail, HandlerSignal, RetryAfter, Snooze
 from warrener_agent.workflows.failures import ends_workflow, needs_other_code
-from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord, Suspension
+from warrener_contracts.events import Call, ErrorInfo, ErrorKind, FlightRecord, Suspension
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.retryability import CODE_CHANGED, non_retryable_reason
 
@@ -34,10 +34,11 @@ _NEARLY = 0.85  # share of its memory limit from which a failed program counts a
 
 class HandlerReturned(NamedTuple):
     """The handler returned; `result_text` is JSON, stored and published as it stands. `cancels`: the child
-    jobs of a workflow that nothing awaits any longer."""
+    jobs of a workflow that nothing awaits any longer; `signals`: those that it sends."""
 
     result_text: str
-    cancels: tuple[UUID, ...] = ()
+    cancels: tuple[Call, ...] = ()
+    signals: tuple[SignalSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class HandlerSuspended(NamedTuple):
     """A turn of a workflow has ended: it waits. `cancels`: child jobs that nothing awaits any longer."""
 
     suspension: Suspension
-    cancels: tuple[UUID, ...] = ()
+    cancels: tuple[Call, ...] = ()
+    signals: tuple[SignalSpec, ...] = ()
 
 
 HandlerResult = HandlerReturned | HandlerRaised

@@ -25,14 +25,23 @@ class IntakeRoute(StrEnum):
     DELAY = "delay"  # it came before its time: back to the delay queues
     NO_SLOT = "no_slot"  # attempts wait in the delay queues, never in an agent
     UNKNOWN = "unknown"  # this agent does not know the job type: another one may
+    AVOIDED = "avoided"  # earlier attempts have failed here: another agent takes it, if one does soon
     SPLIT = "split"  # an attempt of the same message may have ended its agent: it comes again alone
     CLAIM = "claim"
 
 
 def choose_route(
-    event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool, is_shared: bool, known: bool
+    event: AttemptDispatched,
+    now: datetime,
+    *,
+    runs_here: bool,
+    slot_free: bool,
+    is_shared: bool,
+    known: bool,
+    avoids: bool = False,
 ) -> IntakeRoute:
-    """Choose where `event` goes. `known`: True if this agent has its job type, or the ledger may know it."""
+    """Choose where `event` goes. `known`: True if this agent has its job type, or the ledger may know it.
+    `avoids`: True if it is still to be given back to another agent."""
     if runs_here:
         return IntakeRoute.ADOPT
     if is_early(event, now):
@@ -41,6 +50,8 @@ def choose_route(
         return IntakeRoute.SPLIT
     if not known:
         return IntakeRoute.UNKNOWN
+    if avoids:
+        return IntakeRoute.AVOIDED
     return IntakeRoute.CLAIM if slot_free else IntakeRoute.NO_SLOT
 
 

@@ -17,7 +17,8 @@ from warrener_agent.definitions.signature import Handler, Signature, read_signat
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.events import JobTypeDeclaration
-from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, OnFailure
+from warrener_contracts.gates import find_limit_mistake
+from warrener_contracts.policy import MAX_LIMITS, Backoff, Guarantee, JobPolicy, Limit, OnFailure, RetryRule
 
 Errors = tuple[type[BaseException] | str, ...]
 """Exception classes (and what derives from them), or their names, in which `*` is any run of characters."""
@@ -60,9 +61,11 @@ class JobOptions(IsolationOptions, total=False):
     start_timeout: timedelta | float | str
     heartbeat_timeout: timedelta | float | str
     backoff: Backoff
+    retry_rules: Sequence[RetryRule]
     max_age: timedelta | float | str
     max_snoozes: int
     dispatch_batch: int
+    gates: Limit | Sequence[Limit]
     depends_on: str | Sequence[str]
     breaker: BreakerPolicy | bool
 
@@ -122,7 +125,9 @@ def define_job(
             arguments_schema=signature.arguments_schema,
             result_schema=signature.result_schema,
             guarantee=Guarantee(guarantee),
-            policy=_policy(name, chosen, options, on_failure, retry_on=retry_on, no_retry_on=no_retry_on),
+            policy=_policy(
+                name, chosen, options, on_failure, signature, retry_on=retry_on, no_retry_on=no_retry_on
+            ),
             description=inspect.getdoc(handler) or "",
         )
     except ValidationError as error:
@@ -141,7 +146,12 @@ def definitions_of(handler: object) -> Mapping[str, JobDefinition]:
 
 
 def _policy(
-    name: str, chosen: ExecutorName, options: JobOptions, on_failure: str, **errors: Errors
+    name: str,
+    chosen: ExecutorName,
+    options: JobOptions,
+    on_failure: str,
+    signature: Signature,
+    **errors: Errors,
 ) -> JobPolicy:
     known = {*JobOptions.__annotations__}
     if unknown := sorted(options.keys() - known):
@@ -151,8 +161,22 @@ def _policy(
         raise JobDefinitionError(
             f"{name}: expected options among {', '.join(sorted(known))}, got {', '.join(unknown)}{hint}"
         )
+    for rule in options.get("retry_rules", ()):
+        if rule.queue is None and rule.timeout_factor is None and not rule.another_agent:
+            raise JobDefinitionError(
+                f"{name}: expected a queue, a timeout_factor or another_agent in each of retry_rules, "
+                f"got {rule!r}"
+            )
     rules = {key: _names(name, key, kinds) for key, kinds in errors.items()}
-    return JobPolicy.model_validate({**options, **_breaking(options), **rules, "on_failure": on_failure})
+    gates = options.get("gates", ())
+    gates = (gates,) if isinstance(gates, Limit) else gates
+    if len(gates) > MAX_LIMITS:
+        raise JobDefinitionError(f"{name}: expected at most {MAX_LIMITS} gates, got {len(gates)}")
+    parts = {**options, "gates": gates, **_breaking(options), **rules, "on_failure": on_failure}
+    policy = JobPolicy.model_validate(parts)
+    if mistake := find_limit_mistake(policy.gates, signature.required):
+        raise JobDefinitionError(f"{name}: key of a limit: {mistake}")
+    return policy
 
 
 def _breaking(options: JobOptions) -> dict[str, Any]:

@@ -50,6 +50,12 @@ class Signature:
         valid = self.result.validator.validate_python(value)
         return self.result.serializer.to_python(valid, mode="json", warnings="error")
 
+    @property
+    def required(self) -> list[str]:
+        """The parameters without a default."""
+        fields = self.arguments.model_fields
+        return [name for name, field in self.names.items() if fields[field].is_required()]
+
     @cached_property
     def arguments_schema(self) -> dict[str, Any]:
         return self.arguments.model_json_schema()

@@ -14,6 +14,7 @@ from warrener_agent.decisions import errors
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.failures import OUTCOME_EXCEPTIONS
 from warrener_agent.log_buffer import NO_LOG, LogBuffer
+from warrener_agent.workflows.targets import lines_of
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 from warrener_contracts.topology import MAX_BODY
@@ -100,7 +101,9 @@ def read_arguments(handler_call: HandlerCall) -> dict[str, Any] | errors.Handler
     try:
         return definition.signature.read(facts.dispatch.arguments)
     except ValidationError as error:
-        return errors.permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {_lines(error)}")
+        return errors.permanent_failure(
+            ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {lines_of(error, shows_input=False)}"
+        )
     except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
         return errors.describe_error(error, definition.declaration.policy)
 
@@ -123,7 +126,8 @@ def encode_result(definition: JobDefinition, value: Any) -> errors.HandlerResult
             return _unportable(definition, finding)
     except ValidationError as error:
         return errors.permanent_failure(
-            ErrorKind.BAD_RESULT, f"{definition.name} returned what it did not declare: {_lines(error)}"
+            ErrorKind.BAD_RESULT,
+            f"{definition.name} returned what it did not declare: {lines_of(error, shows_input=False)}",
         )
     except (PydanticSerializationError, ValueError, TypeError) as error:
         if finding := _find_unportable(definition, value):
@@ -152,8 +156,3 @@ def _unportable(definition: JobDefinition, finding: str) -> errors.HandlerRaised
     return errors.permanent_failure(
         ErrorKind.BAD_RESULT, f"{definition.name} returned what not everybody can keep: {finding}"
     )
-
-
-def _lines(error: ValidationError) -> str:
-    found = error.errors(include_url=False)
-    return "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found[:10])

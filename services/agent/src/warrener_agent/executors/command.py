@@ -104,6 +104,11 @@ def _variables(facts: AttemptFacts) -> dict[str, str]:
         "WARRENER_ATTEMPT": str(facts.dispatch.attempt),
         "WARRENER_MAX_ATTEMPTS": str(facts.dispatch.max_attempts),
         "WARRENER_DEADLINE": facts.deadline.isoformat(),
+        **(
+            {}
+            if (history := facts.dispatch.history) is None
+            else {"WARRENER_HISTORY": history.model_dump_json()}
+        ),
         **trace_variables(facts),
     }
 

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
+from random import Random
 from typing import Any, TypeVar
 
 from warrener_agent.decisions.errors import (
@@ -35,7 +36,8 @@ from warrener_agent.executors.flight_record import (
 from warrener_agent.executors.in_agent import THREAD_PATIENCE, LeaseEnded, LeaseGuard, end_tasks
 from warrener_agent.failures import Fail
 from warrener_agent.ledger.port import LedgerError
-from warrener_agent.workflows.failures import JournalFull
+from warrener_agent.workflows.failures import JournalFull, WorkflowError
+from warrener_agent.workflows.targets import check_read
 from warrener_agent.workflows.turn import (
     PendingStep,
     TurnInput,
@@ -43,8 +45,9 @@ from warrener_agent.workflows.turn import (
     TurnReturned,
     TurnSuspended,
     run_turn,
+    with_ends,
 )
-from warrener_contracts.events import Answer, ErrorInfo, FlightRecord, Journal
+from warrener_contracts.events import Answer, ErrorInfo, ErrorKind, FlightRecord, Journal, StepRetry
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime import log_scopes
 from warrener_runtime.clock import Clock
@@ -57,6 +60,7 @@ _log = get_logger("agent.workflow")
 _MAX_STACK = 2_000  # characters
 _MAX_BODIES, _BODY_PATIENCE = 4, 5.0  # that run at once, and the seconds after which one no longer counts
 _MAX_THREADS = 32  # plain steps of one turn that run at a time
+_RETRY_PATIENCE = timedelta(seconds=5)  # that all delays of one step may take within a turn
 _MAX_SUSPENSION = MAX_BODY - 16 * 1024  # bytes; the rest is for the event around it
 
 
@@ -130,11 +134,15 @@ class TurnExecution:
             raise asyncio.CancelledError
         if isinstance(ended, TurnReturned):
             result = to_result(self._call.definition, ended.value)
-            return result._replace(cancels=ended.cancels) if isinstance(result, HandlerReturned) else result
+            if isinstance(result, HandlerReturned):
+                self._publish(ended)
+                return result._replace(cancels=ended.cancels, signals=ended.signals)
+            is_bad = result.error.kind is ErrorKind.BAD_RESULT  # as it would be in each attempt
+            return describe_turn_error(WorkflowError(result.error.message)) if is_bad else result
         suspension = ended.suspension
         if ended.steps:
-            answers = await self._answer(ended.steps, now)
-            suspension = suspension.model_copy(update={"answers": answers})
+            answers, retries = await self._answer(ended.steps, now)
+            suspension = with_ends(suspension, ended.steps, answers, retries)
         if (size := len(suspension.model_dump_json().encode())) > _MAX_SUSPENSION:
             return describe_error(
                 JournalFull(
@@ -142,7 +150,13 @@ class TurnExecution:
                     "return less from steps, or put the data elsewhere and return its URL"
                 )
             )
-        return HandlerSuspended(suspension, ended.cancels)
+        self._publish(ended)
+        return HandlerSuspended(suspension, ended.cancels, ended.signals)
+
+    def _publish(self, ended: TurnSuspended | TurnReturned) -> None:
+        """Have the state saved before the end is reported."""
+        if ended.published is not None:
+            self._call.port.checkpoint(ended.published)
 
     async def _end_of_body(self, body: Callable[[], T]) -> T:
         """Run a body when it is its turn: many that compute at once would take the processor from the loop.
@@ -152,19 +166,40 @@ class TurnExecution:
             await asyncio.wait({end}, timeout=_BODY_PATIENCE)
         return await asyncio.shield(end)
 
-    async def _answer(self, steps: Sequence[PendingStep], now: datetime) -> tuple[Answer, ...]:
-        """Run the steps at once, and return their answers in the order in which they ended.
+    async def _answer(
+        self, steps: Sequence[PendingStep], now: datetime
+    ) -> tuple[list[Answer], list[StepRetry]]:
+        """Run the steps at once, and return their answers in the order in which they ended, and the retries
+        of those that failed. Short delays pass here; longer ones hold no slot.
 
         If some are stopped, those that have ended count, and the next turn runs the others.
         """
         answers: list[Answer] = []
-        last_at = max([now, *(one.at for one in _answers(self._call.facts.dispatch.journal))])
+        retries: list[StepRetry] = []
+        facts = self._call.facts
+        last_at = max([now, *(one.at for one in _answers(facts.dispatch.journal))])
 
         async def answer(step: PendingStep) -> None:
             nonlocal last_at
-            result, error = await self._perform(step)
-            last_at = max(last_at, self._clock.now())
-            answers.append(Answer(call_id=step.call.call_id, at=last_at, result=result, error=error))
+            call_id, tries, until = step.call.call_id, step.tries, self._clock.now() + _RETRY_PATIENCE
+            while True:
+                result, raised = await self._perform(step)
+                tries, now = tries + 1, self._clock.now()
+                last_at = max(last_at, now)
+                chance = Random(f"{facts.dispatch.job_id}/{call_id}/{tries}").random()  # noqa: S311
+                if raised is None:
+                    break
+                retry = step.retry(raised.error, raised.retry_after_seconds, tries, chance, last_at)
+                if retry is None:
+                    break
+                _log_failed(step, raised.error)
+                retries.append(retry)
+                if now + (delay := retry.retry_at - last_at) > min(until, facts.deadline):
+                    return
+                await self._clock.sleep(delay.total_seconds())
+                retries.remove(retry)
+            error = None if raised is None else _brief(step, raised.error)
+            answers.append(Answer(call_id=call_id, at=last_at, result=result, error=error, tries=tries))
 
         guards = [LeaseGuard(answer(step), self._call.port.lease_ended) for step in steps]
         tasks = [
@@ -182,11 +217,11 @@ class TurnExecution:
         if self._threads:  # of steps that were stopped
             await asyncio.wait(self._threads.values())
         for task in stopped:
-            if not answers or not (task.cancelled() or isinstance(task.exception(), _NoThread)):
+            if not (answers or retries) or not (task.cancelled() or isinstance(task.exception(), _NoThread)):
                 task.result()
-        return tuple(answers)
+        return answers, retries
 
-    async def _perform(self, step: PendingStep) -> tuple[Any, ErrorInfo | None]:
+    async def _perform(self, step: PendingStep) -> tuple[Any, HandlerRaised | None]:
         """Run a step. Raises nothing of its own, and CancelledError if the attempt is stopped."""
         try:
             if inspect.iscoroutinefunction(step.function):
@@ -195,7 +230,7 @@ class TurnExecution:
                 async with self._thread_slots:
                     value = await asyncio.shield(self._begin_thread(partial(_call_plain, step.function)))
                 if isinstance(value, HandlerRaised):
-                    return None, _brief(step, value.error)
+                    return None, value
                 if inspect.isawaitable(value):
                     value = await value
             return step.write(value), None
@@ -203,7 +238,7 @@ class TurnExecution:
             is_stopped = isinstance(error, asyncio.CancelledError) and self._stopping
             if is_stopped or isinstance(error, LeaseEnded | _NoThread):
                 raise
-            return None, _brief(step, describe_error(error).error)
+            return None, describe_error(error)
 
     def _begin_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run `work` in a thread of its own."""
@@ -254,6 +289,7 @@ def _run_body(handler_call: HandlerCall, now: datetime) -> TurnSuspended | TurnR
                 arguments=given,
                 journal=dispatch.journal,
                 now=now,
+                check=partial(check_read, definition),
             ),
         )
     except BaseException as error:  # noqa: BLE001 - SystemExit of a body is its failure, not the agent's end
@@ -280,8 +316,12 @@ def _brief(step: PendingStep, error: ErrorInfo) -> ErrorInfo:
     """The error as the journal has it, which travels with each turn; the log has its whole stack."""
     if len(error.stack or "") <= _MAX_STACK:
         return error
-    _log.warning("A step failed.", action="agent.step_failed", step=step.call.name, stack=error.stack)
+    _log_failed(step, error)
     return error.model_copy(update={"stack": (error.stack or "")[-_MAX_STACK:]})
+
+
+def _log_failed(step: PendingStep, error: ErrorInfo) -> None:
+    _log.warning("A step failed.", action="agent.step_failed", step=step.call.name, stack=error.stack)
 
 
 def _call_plain(function: Callable[[], Any]) -> Any:

@@ -4,11 +4,11 @@ import asyncio
 import json
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -18,8 +18,9 @@ from warrener_agent.context import ChildJobSpec
 from warrener_agent.workflows import failures
 from warrener_agent.workflows.loop import FlowFuture, FlowLoop, caller_line
 from warrener_agent.workflows.targets import lines_of
-from warrener_contracts.events import Answer, Call, CallKind, Suspension, UndoRequest
+from warrener_contracts.events import Answer, Call, CallKind, JobSignalRequestedData, Suspension, UndoRequest
 from warrener_contracts.json_safety import find_unsafe_value
+from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
 
@@ -29,30 +30,37 @@ _log = logging.getLogger("warrener.workflow")
 
 MAX_CALLS = 2_000
 MAX_JOURNAL = 1024 * 1024
-"""Bytes of JSON: the journal travels with every dispatch of the workflow. A map of 1,900 items with small
-results fits."""
+"""Bytes of JSON: the journal travels with every dispatch of the workflow."""
 MAX_ARGUMENTS = MAX_BODY - 16 * 1024
 """Bytes of JSON of a child job's arguments; the rest is for the request around them."""
 _ANSWER_SIZE = 120  # bytes of an answer without its result, and without the id of its call
 _MAX_CALL_ID = 200
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_WRITTEN_ALIKE = frozenset({str, int, bool, type(None)})  # by pydantic as by json
 _MAX_LAST_CALLS = 100  # that are refused at the end of a turn; a body that goes on calling waits from then on
 _MAX_REFUSED = 1_000  # and one that does not even wait is ended
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallSpec:
-    """A call as the body makes it; `arguments` and `request` are JSON already."""
+class CallSpec(NamedTuple):
+    """A call as the body makes it; `arguments` and `request` are JSON already. `check` raises ValueError for
+    a call that cannot be made: one that the journal has is not checked again."""
 
     kind: CallKind
     name: str
     key: str | None = None
     arguments: Any = None
     decode: Callable[[Any], Any] = lambda value: value
+    call_id: str | None = None  # of a batch of a map
+    size: int | None = None
+    stop_after: int | None = None
     function: partial[Any] | None = None  # of a step
     write: Callable[[Any], Any] = to_jsonable_python  # its result as JSON
-    request: Callable[[str], ChildJobSpec] | None = None  # of a job, by the id of its call
+    policy: JobPolicy | None = None  # of its retries
+    requests: Callable[[str], Iterable[ChildJobSpec]] | None = None  # of jobs, by the id of their call
+    signal: JobSignalRequestedData | None = None  # that it sends
     undo: UndoRequest | None = None
     detached: bool = False
+    check: Callable[[], object] = lambda: None
 
 
 class TurnEnded(asyncio.CancelledError):
@@ -89,9 +97,16 @@ class CallTable:
     one, behind those that are `recorded`, calls may be new."""
 
     def __init__(
-        self, loop: FlowLoop, turns: Sequence[Suspension], size: int, child_id: Callable[[str], UUID]
+        self,
+        loop: FlowLoop,
+        turns: Sequence[Suspension],
+        size: int,
+        child_id: Callable[[str], UUID],
+        *,
+        generation: int = 0,
     ) -> None:
         self.loop = loop
+        self._prefix = f"{generation}/" if generation else ""  # of all ids, and so of child jobs
         self.turn = 0
         self.last_turn = len(turns)
         self.new: list[CallFuture[Any]] = []
@@ -99,6 +114,9 @@ class CallTable:
         self.made: dict[str, CallFuture[Any]] = {}
         self.failure: failures.WorkflowError | None = None  # ends the turn, whatever the body does with it
         self.leaving = False
+        self.retries = {one.call_id: one for turn in turns for one in turn.retries}  # the last of each step
+        self.published: str | None = None  # JSON, in the last turn
+        self.continued: dict[str, Any] | None = None  # the arguments of the next generation
         self.last_calls: list[str] = []  # lines of those that were refused at the end of the turn
         self._size, self._child_id = size, child_id
         self._recorded = [one.calls for one in turns]
@@ -117,44 +135,77 @@ class CallTable:
 
     def ordinal(self, what: str) -> str:
         """A name for the next `what` of the running task: the same in every turn."""
-        name = f"{self.loop.current_place().path}/{what}"
+        name = f"{self._prefix}{self.loop.current_place().path}/{what}"
         self._ordinals[name] += 1
         return f"{name}#{self._ordinals[name]}"
 
     def make(self, spec: CallSpec) -> CallFuture[Any]:
         """Make a call. Raises CodeChanged if the journal says another thing."""
-        line = caller_line()
         if self.leaving:
-            return self._refuse(line)
-        word = f"{spec.kind}/{spec.name}"
-        if finding := find_unsafe_value([spec.name, spec.key]):
-            raise ValueError(f"expected a name and a key that JSON and PostgreSQL can store, {finding}")
-        call_id = _bounded(self.ordinal(word) if spec.key is None else f"{word}/{spec.key}")
-        call = Call(
-            call_id=call_id,
-            kind=spec.kind,
-            name=spec.name,
-            digest="" if spec.kind is CallKind.SIGNAL else digest(spec.arguments),
-            line=line,
-            job_id=self._child_id(call_id) if spec.kind is CallKind.JOB else None,
-            undo=spec.undo,
-            detached=spec.detached,
+            return self._refuse(caller_line())
+        prefix = f"{spec.kind}/{spec.name}"
+        is_named = spec.key is not None or spec.call_id is not None
+        call_id = spec.call_id or _bounded(
+            f"{self._prefix}{prefix}/{spec.key}" if is_named else self.ordinal(prefix)
         )
         if call_id in self.made:
-            raise ValueError(f"expected one call of {word} with key {spec.key!r}, got it twice")
-        if difference := self._difference(call):
-            raise self.refuse_code(f"{difference}, at {line}")
+            raise ValueError(f"expected one call of {prefix} with key {spec.key!r}, got it twice")
+        mark = "" if spec.kind is CallKind.SIGNAL else digest(spec.arguments)
+        call, turn = self._known.get(call_id, (None, 0))
+        if call is None or turn != self.turn or (call.digest, call.size) != (mark, spec.size):
+            call = self._new_call(spec, call_id, mark)
         future: CallFuture[Any] = CallFuture(self, call, spec, self.turn)
-        if self.is_live:
-            if spec.kind is CallKind.JOB and (size := len(to_json(spec.arguments))) > MAX_ARGUMENTS:
-                what = f"expected arguments of {spec.name} of at most {MAX_ARGUMENTS} bytes of JSON"
-                self.failure = failures.JournalFull(f"{what}, got {size} at {line}: put the data elsewhere")
-                raise self.failure
+        if self.turn == self.last_turn:
             self._record(future)
         self.made[call_id] = future
         if spec.kind is CallKind.SIGNAL:
             self._receive(future)
+        elif spec.kind is CallKind.SEND:
+            future.set_result(None)
         return future
+
+    def _new_call(self, spec: CallSpec, call_id: str, mark: str) -> Call:
+        if finding := find_unsafe_value([spec.name, spec.key]):
+            raise ValueError(f"expected a name and a key that JSON and PostgreSQL can store, {finding}")
+        spec.check()
+        line = caller_line()
+        call = Call(
+            call_id=call_id,
+            kind=spec.kind,
+            name=spec.name,
+            digest=mark,
+            line=line,
+            job_id=self._child_id(call_id) if spec.kind is CallKind.JOB else None,
+            size=spec.size,
+            stop_after=spec.stop_after,
+            undo=spec.undo,
+            detached=spec.detached,
+        )
+        if difference := self._difference(call):
+            raise self.refuse_code(f"{difference}, at {line}")
+        if spec.kind is CallKind.JOB:
+            self.check_arguments(spec.name, spec.arguments)
+        return call
+
+    def map_id(self, name: str) -> str:
+        """A name for the next map of the running task: the ids of its batches begin with it."""
+        return _bounded(self.ordinal(f"{CallKind.MAP}/{name}"), _MAX_CALL_ID - 10)
+
+    def recorded_size(self, call_id: str) -> int | None:
+        """The number of jobs of a batch that the journal has; None for a new one."""
+        call, _ = self._known.get(call_id, (None, 0))
+        return None if call is None else call.size
+
+    def member_id(self, call: Call, place: int) -> UUID:
+        """The id of one job of a batch."""
+        return self._child_id(f"{call.call_id}/{place}")
+
+    def check_arguments(self, name: str, arguments: Any) -> int:
+        """The bytes of the arguments of a child job. Raises BadCall for too many."""
+        if (size := len(to_json(arguments))) > MAX_ARGUMENTS:
+            what = f"expected arguments of {name} of at most {MAX_ARGUMENTS} bytes of JSON, got {size}"
+            raise failures.BadCall(f"{what} at {caller_line()}: put the data elsewhere")
+        return size
 
     def changed(self, name: str) -> bool:
         """True if the journal has the marker of the change, or gets it now, in the turn that is not recorded
@@ -172,6 +223,28 @@ class CallTable:
                 self.markers.append(marker)
         return self._changes[name]
 
+    def publish(self, state_text: str) -> None:
+        """Publish a state, unless an earlier turn has."""
+        if self.is_live and not self.leaving:
+            self.published = state_text
+
+    def continue_as(self, arguments: dict[str, Any]) -> NoReturn:
+        """End the generation, whatever the body does then."""
+        if self.leaving:
+            self._refuse(caller_line())
+        elif not self.is_live:
+            raise self.refuse_code("expected the workflow to wait as its journal says, got flow.continue_as")
+        else:
+            self.continued = arguments
+        raise TurnEnded("the workflow goes on in another generation")
+
+    def unreceived(self, answers: Iterable[Answer]) -> tuple[str, ...]:
+        """The calls whose signals nothing has received: of `answers`, which were not given, and those that
+        lost their receivers. The next generation receives them."""
+        early = (answer for each in self._early.values() for answer in each)
+        calls = (one.call_id for one in (*early, *answers) if one.signal_id is not None)
+        return tuple(call_id for call_id in calls if call_id is not None)
+
     def _record(self, future: CallFuture[Any]) -> None:
         self._size += len(to_json(future.call))
         self._bound(future.call, len(self.made) + 1, self._size)
@@ -188,6 +261,8 @@ class CallTable:
             self._deliver(future, answer)
         elif not future.done():
             _resolve(future, answer)
+            if (ended := answer.members) and ended.succeeded + ended.failed < (future.call.size or 0):
+                self.close(future)  # its map has stopped: the others of its jobs are cancelled
 
     def end_turn(self) -> None:
         """Go on to the next recorded turn. Raises CodeChanged if the body made fewer calls than recorded."""
@@ -210,7 +285,7 @@ class CallTable:
         error = failures.CodeChanged(
             f"{what}: the code has changed since the workflow began: bring the call back, keep both ways by "
             "flow.changed, or cancel the job and request it again; or the body takes a time or random value "
-            "itself: use flow.now()"
+            "itself: use flow.now() or flow.random()"
         )
         self.failure = self.failure or error
         return error
@@ -222,9 +297,11 @@ class CallTable:
             left = (_described(one) for one in self._recorded[self.turn] if one.call_id not in self.made)
             return f"expected {next(left, 'no other calls')} as the journal has, got {_described(call)}"
         known, turn = self._known[call.call_id]
-        for field in ("kind", "name", "digest"):
+        for field in ("kind", "name", "size", "digest"):
             if getattr(known, field) != getattr(call, field):
                 what = "other arguments" if field == "digest" else f"another {field}"
+                if call.kind is CallKind.MAP:
+                    what = "another first or last item, or key" if field == "digest" else f"{call.size} items"
                 return f"expected {_described(known)}, got {_described(call)} with {what}"
         if turn != self.turn:
             return f"expected {_described(known)} in turn {turn + 1}, got it in turn {self.turn + 1}"
@@ -308,15 +385,21 @@ class CallTable:
 
 def digest(arguments: Any) -> str:
     """16 hexadecimal digits of arguments; the same for the same JSON."""
-    text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    text: bytes | None = None
+    named = cast("dict[str, Any]", arguments) if type(arguments) is dict else None
+    if named is not None and {*map(type, named.values())} <= _WRITTEN_ALIKE:
+        with suppress(ValueError):  # a lone surrogate; else the same bytes, in a quarter of the time
+            text = to_json(dict(sorted(named.items())))
+    if text is None:
+        text = _SORTED.encode(arguments).encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=8).hexdigest()
 
 
-def _bounded(call_id: str) -> str:
-    if len(call_id) <= _MAX_CALL_ID:
+def _bounded(call_id: str, limit: int = _MAX_CALL_ID) -> str:
+    if len(call_id) <= limit:
         return call_id
     tail = blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{call_id[: _MAX_CALL_ID - len(tail) - 1]}~{tail}"
+    return f"{call_id[: limit - len(tail) - 1]}~{tail}"
 
 
 def _described(call: Call) -> str:
@@ -328,7 +411,9 @@ def _resolve(future: CallFuture[Any], answer: Answer) -> None:
     if call.kind is CallKind.JOB and (answer.error or answer.state not in {None, JobState.SUCCEEDED}):
         future.set_exception(failures.ChildJobFailed(answer.state, answer.error, call))
     elif answer.error is not None:
-        future.set_exception(failures.StepFailed(call.name, answer.error))
+        future.set_exception(failures.StepFailed(call.name, answer.error, answer.tries))
+    elif call.kind is CallKind.MAP:
+        future.set_result(answer.members)
     else:
         try:
             future.set_result(future.spec.decode(answer.result))

@@ -29,9 +29,10 @@ class ChildJobFailed(Fail, WorkflowError):
 class StepFailed(Fail, WorkflowError):
     """A step raised. Its failure is in the journal, so a retry of the workflow would find it there again."""
 
-    def __init__(self, name: str, error: ErrorInfo) -> None:
-        self.name, self.error = name, error
-        super().__init__(f"expected step {name} to return, it raised {error.type}: {error.message}")
+    def __init__(self, name: str, error: ErrorInfo, tries: int = 1) -> None:
+        self.name, self.error, self.tries = name, error, tries
+        times = f" {tries} times, at last" if tries > 1 else ""
+        super().__init__(f"expected step {name} to return, it raised{times} {error.type}: {error.message}")
 
 
 class JournalFull(Fail, WorkflowError):

@@ -5,17 +5,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache, partial
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeGuard, TypeVar, cast, get_type_hints
+from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import ErrorDetails, to_json, to_jsonable_python
 
 from warrener_agent.definitions.job import JobDefinition, definitions_of
-from warrener_contracts.events import MAX_ANSWER
+from warrener_contracts.events import MAX_ANSWER, JobSignalRequestedData
 from warrener_contracts.json_safety import find_unsafe_value, is_array, is_object
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+
+_ATOMS = frozenset({str, int, float, bool, type(None)})  # JSON as they are
 
 
 @dataclass(frozen=True)
@@ -31,21 +34,24 @@ class JobType(Generic[P, R_co]):
 
 
 class Target(NamedTuple):
-    """A call's job type, its arguments as JSON, and the reader of its result."""
+    """A call's job type, its arguments as JSON, and the reader of its result. `check` raises ValueError for
+    arguments that the job type does not take, or that cannot be stored."""
 
     job_type: str
     arguments: dict[str, Any]
     decode: Callable[[Any], Any]
+    check: Callable[[], object]
 
 
 def read_target(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any = Any) -> Target:
     """Read a call. `result` is the type of its result if the target declares none.
 
-    Raises TypeError for arguments that do not fit the target's parameters, and ValueError for bad values.
+    Raises TypeError for arguments that do not fit the target's parameters, and ValueError for bad values of a
+    JobType.
     """
     if isinstance(target, str):
         arguments = _by_name(target, args, kwargs)
-        return Target(target, _checked(target, arguments), reader(result))
+        return Target(target, arguments, reader(result), partial(_check_stored, target, arguments))
     if _is_job_type(target):
         model: Any = target.arguments
         try:
@@ -54,15 +60,22 @@ def read_target(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], r
             raise ValueError(f"{target.name}: expected other arguments: {lines_of(error)}") from error
         # What was not given is left out: a new optional field is no change of the call.
         plain = given.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return Target(target.name, _checked(target.name, _sort_sets(given, plain)), reader(target.result))
+        plain = _sort_sets(given, plain)
+        return Target(target.name, plain, reader(target.result), partial(_check_stored, target.name, plain))
     definition = find_definition(target)
-    bound = _parameters(target, definition.signature.context).bind(*args, **kwargs).arguments
-    plain = _checked(definition.name, to_plain(bound))
-    try:
-        definition.signature.read(plain)
-    except ValidationError as error:
-        raise ValueError(f"{definition.name}: expected other arguments: {lines_of(error)}") from error
-    return Target(definition.name, plain, partial(_read, definition.signature.result))
+    signature = _parameters(target, definition.signature.context)
+    is_bound = not args and kwargs.keys() == signature.parameters.keys()
+    bound = dict(kwargs) if is_bound else signature.bind(*args, **kwargs).arguments
+    plain = bound if {*map(type, bound.values())} <= _ATOMS else to_plain(bound)
+    decode, check = partial(_read, definition.signature.result), partial(check_read, definition, plain)
+    return Target(definition.name, plain, decode, check)
+
+
+def job_type_of(target: Any) -> str:
+    """The job type of a target. Raises TypeError for a function that is no handler of one."""
+    if isinstance(target, str):
+        return target
+    return target.name if _is_job_type(target) else find_definition(target).name
 
 
 def spread(target: Any, item: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -186,10 +199,29 @@ def _sort_sets(value: Any, plain: Any) -> Any:
     return {key: _sort_sets(parts.get(key), of) for key, of in plain.items()}
 
 
-def _checked(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    if finding := find_unsafe_value(arguments):
-        raise ValueError(f"{name}: expected arguments that JSON and PostgreSQL can store, {finding}")
-    return arguments
+def _check_stored(name: str, values: Any) -> None:
+    if finding := find_unsafe_value(values):
+        raise ValueError(f"{name}: expected values that JSON and PostgreSQL can store, {finding}")
+
+
+def check_read(definition: JobDefinition, arguments: dict[str, Any]) -> None:
+    """Raise ValueError for arguments that the job type does not take, or that cannot be stored."""
+    _check_stored(definition.name, arguments)
+    try:
+        definition.signature.read(arguments)
+    except ValidationError as error:
+        raise ValueError(f"{definition.name}: expected other arguments: {lines_of(error)}") from error
+
+
+def check_signal(job_id: UUID, name: str, data: Any) -> None:
+    """Raise ValueError for a signal that cannot be sent."""
+    try:
+        JobSignalRequestedData(job_id=job_id, name=name, data=data)
+    except ValidationError as error:
+        raise ValueError(f"expected a signal that can be sent: {lines_of(error)}") from error
+    _check_stored(name, data)
+    if (size := len(to_json(data))) > MAX_ANSWER:
+        raise ValueError(f"{name}: expected data of at most {MAX_ANSWER} bytes of JSON, got {size}")
 
 
 def _is_job_type(target: object) -> TypeGuard[JobType[..., Any]]:
@@ -222,7 +254,12 @@ def _write(name: str, adapter: TypeAdapter[Any], value: Any) -> Any:
     return plain
 
 
-def lines_of(error: ValidationError) -> str:
+def lines_of(error: ValidationError, *, shows_input: bool = True) -> str:
     """The refusals of pydantic, without its dump."""
-    found = error.errors(include_url=False)
-    return "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found[:10])
+
+    def line(one: ErrorDetails) -> str:
+        where = "".join(f"{part}." for part in one["loc"])[:-1]
+        got = f", got {one['input']!r:.100}" if shows_input and one["type"] != "missing" else ""
+        return f"{where}{': ' if where else ''}{one['msg']}{got}"
+
+    return "; ".join(map(line, error.errors(include_url=False)[:10]))

@@ -2,22 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from warrener_agent.context import ChildJobSpec
+from warrener_agent.context import ChildJobSpec, SignalSpec
 from warrener_agent.workflows.calls import CallFuture, CallTable
 from warrener_agent.workflows.failures import CodeChanged, Deadlock
 from warrener_agent.workflows.loop import FlowLoop, FlowTask, raising_line
 from warrener_agent.workflows.workflow import Workflow
-from warrener_contracts.events import Answer, Call, CallKind, Journal, Suspension
-from warrener_contracts.identity import child_job_id
+from warrener_contracts.events import Answer, Call, CallKind, ErrorInfo, Journal, StepRetry, Suspension
+from warrener_contracts.fields import MAX_DURATION
+from warrener_contracts.identity import child_job_id, sent_signal_id
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.retryability import non_retryable_reason
 
 _log = logging.getLogger("warrener.workflow")
+
+_MAX_REASON = 200  # characters of a failure of a step that is tried again: the journal travels with each turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,35 +37,72 @@ class TurnInput:
     arguments: dict[str, Any]
     journal: Journal | None
     now: datetime
+    check: Callable[[dict[str, Any]], object] = lambda _: None  # of the arguments of another generation
 
 
 class PendingStep(NamedTuple):
-    """A step to be run. `function` returns a value or an awaitable; `write` makes JSON of its result."""
+    """A step to be run. `function` returns a value or an awaitable; `write` makes JSON of its result. `tries`
+    have failed in earlier turns."""
 
     call: Call
     function: partial[Any]
     write: Callable[[Any], Any]
+    policy: JobPolicy | None = None
+    tries: int = 0
+
+    def retry(
+        self, error: ErrorInfo, after: float | None, tries: int, chance: float, now: datetime
+    ) -> StepRetry | None:
+        """Return when to try the step again after so many tries; None if its failure is final. `after`: the
+        delay in seconds that it has chosen itself."""
+        policy = self.policy
+        if policy is None or tries >= policy.max_attempts or non_retryable_reason(error, policy):
+            return None
+        delay = policy.backoff.delay(tries, chance)
+        if after is not None:
+            delay = min(timedelta(seconds=after), MAX_DURATION)
+        why = f"{error.type}: {error.message}"[:_MAX_REASON]
+        return StepRetry(call_id=self.call.call_id, tries=tries, retry_at=now + delay, error=why)
+
+
+def with_ends(
+    suspension: Suspension,
+    steps: Sequence[PendingStep],
+    answers: Sequence[Answer],
+    retries: Sequence[StepRetry],
+) -> Suspension:
+    """Add the ends of the steps of a turn to its suspension: the next turn begins with the first retry."""
+    changes: dict[str, Any] = {"answers": tuple(answers), "retries": tuple(retries)}
+    first = min(retries, key=lambda one: one.retry_at, default=None)
+    if first is not None and (suspension.wake_at is None or first.retry_at < suspension.wake_at):
+        lines = {step.call.call_id: step.call.line for step in steps}
+        changes |= {"wake_at": first.retry_at, "timer_line": lines[first.call_id]}
+    return suspension.model_copy(update=changes)
 
 
 @dataclass(frozen=True)
 class TurnSuspended:
-    """The body waits. `requests` are of new child jobs, in the order of their calls; `cancels` are children
-    that nothing awaits any longer."""
+    """The body waits, or goes on in another generation. `requests` are of new child jobs, in the order of
+    their calls; `cancels` are calls of children that nothing awaits any longer; `published` is JSON."""
 
     suspension: Suspension
     steps: tuple[PendingStep, ...]
     requests: tuple[ChildJobSpec, ...]
-    cancels: tuple[UUID, ...]
+    cancels: tuple[Call, ...]
+    signals: tuple[SignalSpec, ...] = ()
+    published: str | None = None
     last_calls: tuple[str, ...] = ()  # lines of calls that `finally` blocks tried to make
 
 
 @dataclass(frozen=True)
 class TurnReturned:
-    """The body returned. `requests` are of new detached children; `cancels` are the open other ones."""
+    """The body returned. `requests` are of new detached children; `cancels` are calls of open other ones."""
 
     value: Any
     requests: tuple[ChildJobSpec, ...]
-    cancels: tuple[UUID, ...]
+    cancels: tuple[Call, ...]
+    signals: tuple[SignalSpec, ...] = ()
+    published: str | None = None
     unmade: tuple[str, ...] = ()  # lines of jobs and steps that nothing awaited: they never begin
 
 
@@ -72,6 +114,10 @@ class TurnRaised:
 
 
 TurnEnd = TurnSuspended | TurnReturned | TurnRaised
+
+
+class _Continued(Exception):
+    """The body goes on in another generation."""
 
 
 class PastTurn(NamedTuple):
@@ -113,16 +159,22 @@ class _TurnRun:
         # What it lacks it refuses: those methods are set when the class is made.
         self._loop = FlowLoop(self._began_at, self._report)  # type: ignore[abstract]
         recorded = [one.suspension for one in self._turns if one.suspension is not None]
-        size = 0 if given.journal is None else len(given.journal.model_dump_json().encode())
-        self._calls = CallTable(self._loop, recorded, size, partial(child_job_id, given.job_id))
+        journal = given.journal or Journal()
+        size = len(journal.model_dump_json().encode()) if journal.size is None else journal.size
+        self._calls = CallTable(
+            self._loop, recorded, size, partial(child_job_id, given.job_id), generation=journal.generation
+        )
+        self._unfed: tuple[Answer, ...] = ()
 
     def run(self, handler: Callable[..., Any], context_name: str) -> TurnEnd:
         given = self._given
-        flow = Workflow(self._loop, self._calls, given.job_id, given.deadline)
+        flow = Workflow(self._loop, self._calls, given.job_id, given.deadline, given.check)
         with self._loop.running():
             try:
                 body = self._loop.start(handler(**given.arguments, **{context_name: flow}))
                 end = self._feed(body)
+            except _Continued:
+                end = self._continued()
             except Exception as error:  # noqa: BLE001 - CodeChanged, and what the body did at its call
                 end = TurnRaised(error)
             self._calls.leaving = True
@@ -133,9 +185,11 @@ class _TurnRun:
     def _feed(self, body: FlowTask[Any]) -> TurnEnd:
         self._run_until_idle()
         for turn in self._turns:
-            for answer in turn.answers:
+            for number, answer in enumerate(turn.answers):
+                self._unfed = turn.answers[number:]
                 self._loop.advance(answer.at)
                 self._run_until_idle()
+                self._unfed = turn.answers[number + 1 :]
                 self._calls.answer(answer)
                 self._run_until_idle()
             if turn.suspension is not None:
@@ -148,6 +202,8 @@ class _TurnRun:
         self._loop.run_until_idle()
         if self._calls.failure is not None:
             raise self._calls.failure
+        if self._calls.continued is not None:
+            raise _Continued
 
     def _ended_early(self, body: FlowTask[Any]) -> CodeChanged:
         changed = self._calls.refuse_code("expected the workflow to wait as its journal says, got its end")
@@ -161,6 +217,20 @@ class _TurnRun:
             if isinstance(error, TimeoutError) and not error.args:
                 error.args = (self._late_wait(error),)
             return TurnRaised(error)
+        requests, cancels, signals, unmade = self._left()
+        return TurnReturned(body.result(), requests, cancels, signals, self._calls.published, unmade)
+
+    def _continued(self) -> TurnEnd:
+        requests, cancels, signals, _ = self._left()
+        closed, arguments = self._calls.unreceived(self._unfed), self._calls.continued
+        suspension = Suspension(closed=closed, continued=arguments)
+        return TurnSuspended(suspension, (), requests, cancels, signals, self._calls.published)
+
+    def _left(
+        self,
+    ) -> tuple[tuple[ChildJobSpec, ...], tuple[Call, ...], tuple[SignalSpec, ...], tuple[str, ...]]:
+        """Return the rest that the body leaves behind: requests of new detached children, cancels of the open
+        other ones, new signals, and the lines of calls that never begin."""
         open_calls = self._calls.open_calls()
         left = [one for one in open_calls if self._is_requested(one) and not one.call.detached]
         unmade = tuple(
@@ -170,9 +240,8 @@ class _TurnRun:
         )
         if unmade:
             _log.warning("The workflow returned before its calls at %s could begin", ", ".join(unmade))
-        return TurnReturned(
-            body.result(), self._requests(detached=True), _job_ids([*self._closed_jobs(), *left]), unmade
-        )
+        cancels = _calls([*self._closed_jobs(), *left])
+        return self._requests(detached=True), cancels, self._signals(), unmade
 
     def _late_wait(self, error: TimeoutError) -> str:
         """The wait that a timeout has given up: asyncio raises it without a message."""
@@ -190,36 +259,59 @@ class _TurnRun:
                     f"can come, at {lines}"
                 )
             )
+        # Also a step of an earlier turn, if its agent has not come to it, or if it has failed.
+        now, steps, waits = (
+            max(self._loop.now, self._given.now),
+            list[PendingStep](),
+            [timer] if timer else [],
+        )
+        for future in open_calls:
+            call, spec, retry = future.call, future.spec, self._calls.retries.get(future.call.call_id)
+            if spec.function is not None and retry is not None and retry.retry_at > now:
+                waits.append((retry.retry_at, call.line))
+            elif spec.function is not None:
+                tries = 0 if retry is None else retry.tries
+                steps.append(PendingStep(call, spec.function, spec.write, spec.policy, tries))
+        timer = min(waits, default=None)
         suspension = Suspension(
             calls=(*self._calls.markers, *(future.call for future in self._calls.new)),
             closed=tuple(future.call.call_id for future in self._calls.closed),
             began_at=self._began_at if len(self._turns) == 1 else None,
             wake_at=None if timer is None else timer[0],
             timer_line=timer[1] if timer else None,
+            awaits_these=all(one.call.kind is CallKind.JOB and self._is_new(one) for one in open_calls),
         )
-        # Also one of an earlier turn, if its agent has not come to it.
-        steps = tuple(
-            PendingStep(future.call, future.spec.function, future.spec.write)
-            for future in open_calls
-            if future.spec.function is not None
+        cancels, signals = _calls(self._closed_jobs()), self._signals()
+        return TurnSuspended(
+            suspension, tuple(steps), self._requests(), cancels, signals, self._calls.published
         )
-        return TurnSuspended(suspension, steps, self._requests(), _job_ids(self._closed_jobs()))
 
     def _requests(self, *, detached: bool | None = None) -> tuple[ChildJobSpec, ...]:
         return tuple(
-            future.spec.request(future.call.call_id)
+            request
             for future in self._calls.new
-            if future.spec.request is not None
+            if future.spec.requests is not None
             and not future.cancelled()
             and detached in {None, future.call.detached}
+            for request in future.spec.requests(future.call.call_id)
+        )
+
+    def _signals(self) -> tuple[SignalSpec, ...]:
+        return tuple(
+            SignalSpec(sent_signal_id(self._given.job_id, future.call.call_id), future.spec.signal)
+            for future in self._calls.new
+            if future.spec.signal is not None
         )
 
     def _closed_jobs(self) -> list[CallFuture[Any]]:
         return [future for future in self._calls.closed if self._is_requested(future)]
 
     def _is_requested(self, future: CallFuture[Any]) -> bool:
-        """True for a child job of an earlier turn: those of this one were never requested."""
-        return future.call.kind is CallKind.JOB and future.turn < self._calls.last_turn
+        """True for child jobs of an earlier turn: those of this one were never requested."""
+        return future.call.kind in {CallKind.JOB, CallKind.MAP} and not self._is_new(future)
+
+    def _is_new(self, future: CallFuture[Any]) -> bool:
+        return future.turn == self._calls.last_turn
 
     def _report(self, context: dict[str, Any]) -> None:
         """Log what asyncio reports of tasks and callbacks, once."""
@@ -230,5 +322,5 @@ class _TurnRun:
             )
 
 
-def _job_ids(futures: list[CallFuture[Any]]) -> tuple[UUID, ...]:
-    return tuple(future.call.job_id for future in futures if future.call.job_id is not None)
+def _calls(futures: list[CallFuture[Any]]) -> tuple[Call, ...]:
+    return tuple(future.call for future in futures)

@@ -2,42 +2,40 @@
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial, wraps
-from itertools import islice
 from random import Random
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Never, NoReturn, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid5
 
 from pydantic import ValidationError
 
-from warrener_agent.context import ChildJobSpec, JobContext
+from warrener_agent.context import ChildJobSpec, JobContext, encode_checkpoint
 from warrener_agent.workflows import targets
 from warrener_agent.workflows.calls import CallFuture, CallSpec, CallTable
-from warrener_agent.workflows.failures import BadCall, ChildJobFailed, WorkflowError
+from warrener_agent.workflows.failures import BadCall, WorkflowError
 from warrener_agent.workflows.loop import FlowLoop, caller_line
+from warrener_agent.workflows.maps import Map, MapResult, run_map
 from warrener_agent.workflows.targets import JobType
 from warrener_contracts.events import (
     MAX_SIGNAL_NAME,
     CallKind,
-    ErrorInfo,
-    ErrorKind,
     JobRequestedData,
+    JobSignalRequestedData,
+    MapMember,
     UndoRequest,
 )
 from warrener_contracts.fields import parse_duration
-from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.state_machine import JobState
+from warrener_contracts.policy import JobPolicy, PolicyOverrides
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 Named = TypeVar("Named")
 
-MAX_ITEMS = 1_900
+_POLICY_OF_STEP = {"max_attempts", "backoff", "retry_on", "no_retry_on"}
 
 _log = logging.getLogger("warrener.workflow")
 
@@ -55,24 +53,6 @@ def _refusing(method: Callable[P, R]) -> Callable[P, R]:
             raise BadCall(f"{error}; at {caller_line()}") from error
 
     return call
-
-
-@dataclass(frozen=True)
-class MapFailure:
-    """An item of a map without a result; `key` is its number as text unless the map has keys."""
-
-    index: int
-    key: str
-    error: ChildJobFailed
-
-
-@dataclass(frozen=True)
-class MapResult(Generic[R]):
-    """The ends of all children of a map; `results` has one for each item, None for a `failed` one."""
-
-    succeeded: int
-    failed: tuple[MapFailure, ...]
-    results: list[R | None]
 
 
 @dataclass(frozen=True)
@@ -136,9 +116,15 @@ class Caller(Generic[Named]):
         """Run a function outside of the workflow: the only way to a socket, a file or another thread.
 
         A coroutine runs in the agent's event loop, a plain function in a thread, when the turn ends. Its
-        result is recorded, and read from the journal from then on. Raises StepFailed if it raised.
+        result is recorded, and read from the journal from then on. Raises StepFailed if it raised, or, under
+        options(policy=PolicyOverrides(max_attempts=5)), if it did so in each of its tries.
         """
-        self._refuse_options("a step", "queue", "delay", "policy", "detach", "result", "undo")
+        self._refuse_options("a step", "queue", "delay", "detach", "result", "undo")
+        policy = self._options.policy
+        if policy is not None and (wrong := policy.model_fields_set - _POLICY_OF_STEP):
+            raise ValueError(
+                f"expected {', '.join(sorted(_POLICY_OF_STEP))} of a step, got {', '.join(sorted(wrong))}"
+            )
         targets.check_parameters(function, args, kwargs)
         write, decode = targets.step_types(function)
         return self._calls.make(
@@ -150,6 +136,7 @@ class Caller(Generic[Named]):
                 decode=decode,
                 function=partial(function, *args, **kwargs),
                 write=write,
+                policy=None if policy is None else policy.apply_to(JobPolicy()),
             )
         )
 
@@ -161,6 +148,7 @@ class Caller(Generic[Named]):
         *,
         key: Callable[[T], object] | None = ...,
         in_flight: int = ...,
+        stop_after: int | None = ...,
     ) -> MapResult[R]: ...
     @overload
     async def map(
@@ -170,6 +158,7 @@ class Caller(Generic[Named]):
         *,
         key: Callable[[T], object] | None = ...,
         in_flight: int = ...,
+        stop_after: int | None = ...,
     ) -> MapResult[R]: ...
     @overload
     async def map(
@@ -179,6 +168,7 @@ class Caller(Generic[Named]):
         *,
         key: Callable[[T], object] | None = ...,
         in_flight: int = ...,
+        stop_after: int | None = ...,
     ) -> MapResult[Named]: ...
 
     async def map(
@@ -188,28 +178,46 @@ class Caller(Generic[Named]):
         *,
         key: Callable[[Any], object] | None = None,
         in_flight: int = 50,
+        stop_after: int | None = None,
     ) -> MapResult[Any]:
-        """Call a job for each item, `in_flight` at once, and wait for the end of all.
+        """Call a job for each of any number of items, `in_flight` at once, and wait for the ends of all.
 
         An item is the arguments of its job (a mapping), or the value of the only parameter. `key` names an
-        item, so that its job stays its own if the order of the items changes. Never raises for a child: its
-        result of another type is a failure too. Raises BadCall before the first job for an item that does not
-        fit, for a key that two items have, and for more than 1,900 items: give them to child workflows in
-        parts.
+        item in the failures. After `stop_after` failures no further jobs are requested, and those that have
+        not ended are cancelled. Never raises for a child: its result of another type is a failure too.
+
+        The jobs are requested in batches of up to 500, one in each turn. Raises BadCall for an item that does
+        not fit and for a key that two items have, before the first job of its batch.
         """
-        given = list(islice(items, MAX_ITEMS + 1))
-        if len(given) > MAX_ITEMS:
-            count = len(items) if isinstance(items, Sized) else "more"
-            what = f"expected at most {MAX_ITEMS} items of a map, got {count} at {caller_line()}"
-            raise BadCall(f"{what}: give child workflows parts of them")
-        keys = [str(number if key is None else key(item)) for number, item in enumerate(given)]
-        reads = self._read_items(target, given, keys)
-        name = self._calls.ordinal("map")
+        self._refuse_options("a map", "key", "undo")
+        options = self._options
 
-        def call(number: int) -> CallFuture[Any]:
-            return self._call(reads[number], replace(self._options, key=f"{name}/{keys[number]}"))
+        @_refusing
+        def read(number: int, name: str, item: Any) -> targets.Target:
+            try:
+                args, kwargs = targets.spread(target, item)
+                return targets.read_target(target, args, kwargs, options.result)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"item {number} (key {name!r}) of a map, {item!r:.200}: {error}") from error
 
-        return await run_calls(keys, call, in_flight)
+        def check(number: int, one: targets.Target) -> None:
+            try:
+                one.check()
+                _request(one, options, "")
+            except ValueError as error:
+                raise ValueError(f"item {number} of a map: {error}") from error
+
+        spec = Map(
+            name=_refusing(targets.job_type_of)(target),
+            read=read,
+            check=_refusing(check),
+            request=lambda one, key, member: _request(one, options, key, member),
+            key=key,
+            in_flight=in_flight,
+            stop_after=stop_after,
+            detached=options.detach,
+        )
+        return await run_map(self._calls, spec, items)
 
     @overload
     def options(
@@ -247,7 +255,8 @@ class Caller(Generic[Named]):
         """Set options of the call that follows: flow.options(key="first", queue="slow").call(...).
 
         - `key`: identifies the call, in whichever task it is made. Else its task and order do.
-        - `queue`, `delay`, `policy`: as in a request.
+        - `queue`, `delay`, `policy`: as in a request. Of the policy a step takes `max_attempts`, `backoff`,
+          `retry_on` and `no_retry_on`.
         - `detach`: the child job goes on when the workflow ends (default: it is cancelled then).
         - `result`: the type of the result of a job that is called by its name.
         """
@@ -283,6 +292,7 @@ class Caller(Generic[Named]):
         If the workflow raises, is cancelled or expires, the undos of its calls run, the newest call first.
         """
         read = targets.read_target(target, args, kwargs)
+        read.check()
         undo = UndoRequest(job_type=read.job_type, arguments=read.arguments)
         return Caller(self._calls, replace(self._options, undo=undo))
 
@@ -292,29 +302,16 @@ class Caller(Generic[Named]):
         if given := [name for name in names if getattr(self._options, name) != getattr(before, name)]:
             raise BadCall(f"expected no {', '.join(given)} for {what}, got it at {caller_line()}")
 
-    @_refusing
-    def _read_items(self, target: Any, items: Sequence[Any], keys: Sequence[str]) -> list[targets.Target]:
-        self._refuse_options("a map", "key", "undo")
-        reads = list[targets.Target]()
-        for number, (one, item) in enumerate(zip(keys, items, strict=True)):
-            try:
-                args, kwargs = targets.spread(target, item)
-                reads.append(targets.read_target(target, args, kwargs, self._options.result))
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"item {number} (key {one!r}) of a map, {item!r:.200}: {error}") from error
-        return reads
-
     def _call(self, target: targets.Target, options: _Options) -> CallFuture[Any]:
-        try:
-            request = JobRequestedData(
-                job_type=target.job_type,
-                arguments=target.arguments,
-                queue=options.queue,
-                delay=options.delay,
-                policy=options.policy,
-            )
-        except ValidationError as error:
-            raise ValueError(f"expected a request that can be made: {targets.lines_of(error)}") from error
+        requests: list[ChildJobSpec] = []  # of a new call: another is not checked, and not requested
+
+        def check() -> None:
+            target.check()
+            requests.append(_request(target, options, ""))
+
+        def named(call_id: str) -> list[ChildJobSpec]:
+            return [replace(one, key=call_id) for one in requests]
+
         return self._calls.make(
             CallSpec(
                 kind=CallKind.JOB,
@@ -322,57 +319,37 @@ class Caller(Generic[Named]):
                 key=options.key,
                 arguments=target.arguments,
                 decode=target.decode,
-                request=lambda call_id: ChildJobSpec(
-                    request.job_type,
-                    request.arguments,
-                    call_id,
-                    request.queue,
-                    None if request.delay is None else request.delay.total_seconds(),
-                    request.policy,
-                    options.detach,
-                ),
+                requests=named,
                 undo=options.undo,
                 detached=options.detach,
+                check=check,
             )
         )
 
 
-async def run_calls(
-    keys: Sequence[str], call: Callable[[int], CallFuture[R]], in_flight: int
-) -> MapResult[R]:
-    """Make the calls of these keys by their numbers, `in_flight` at once, and wait for the end of all.
-
-    Never raises for a child.
-    """
-    if in_flight < 1:
-        raise BadCall(f"expected 1 or more in flight, got {in_flight} at {caller_line()}")
-    if twice := [one for one, times in Counter(keys).items() if times > 1]:
-        raise BadCall(f"expected a key for each call of a map, got {twice[0]!r} twice at {caller_line()}")
-    room, calls = asyncio.Semaphore(in_flight), list[CallFuture[R]]()
+def _request(
+    target: targets.Target, options: _Options, key: str, member_of: MapMember | None = None
+) -> ChildJobSpec:
     try:
-        for number in range(len(keys)):
-            await room.acquire()
-            calls.append(call(number))
-            if number == 0:
-                calls[0].reserve(len(keys))
-            calls[-1].add_done_callback(lambda _: room.release())
-        ends = await asyncio.gather(*calls, return_exceptions=True)
-    except BaseException:
-        for one in calls:
-            one.cancel()
-        raise
-    failed, results = list[MapFailure](), list[R | None]()
-    for index, (key, end) in enumerate(zip(keys, ends, strict=True)):
-        results.append(None if isinstance(end, BaseException) else end)
-        if isinstance(end, ChildJobFailed):
-            failed.append(MapFailure(index, key, end))
-        elif isinstance(end, Exception):  # a result of another type
-            error = ErrorInfo(kind=ErrorKind.ERROR, type=type(end).__qualname__, message=str(end))
-            failure = ChildJobFailed(JobState.SUCCEEDED, error, calls[index].call)
-            failed.append(MapFailure(index, key, failure))
-        elif isinstance(end, BaseException):
-            raise end
-    return MapResult(len(results) - len(failed), tuple(failed), results)
+        data = JobRequestedData(
+            job_type=target.job_type,
+            arguments=target.arguments,
+            queue=options.queue,
+            delay=options.delay,
+            policy=options.policy,
+        )
+    except ValidationError as error:
+        raise ValueError(f"expected a request that can be made: {targets.lines_of(error)}") from error
+    return ChildJobSpec(
+        data.job_type,
+        data.arguments,
+        key,
+        data.queue,
+        None if data.delay is None else data.delay.total_seconds(),
+        data.policy,
+        options.detach,
+        member_of,
+    )
 
 
 class Workflow(Caller[Any]):
@@ -382,9 +359,17 @@ class Workflow(Caller[Any]):
     does nothing outside but by calls, and `finally` blocks run in every turn (`leaving` is True then).
     """
 
-    def __init__(self, loop: FlowLoop, calls: CallTable, job_id: UUID, deadline: datetime | None) -> None:
+    def __init__(
+        self,
+        loop: FlowLoop,
+        calls: CallTable,
+        job_id: UUID,
+        deadline: datetime | None,
+        check: Callable[[dict[str, Any]], object],
+    ) -> None:
         super().__init__(calls, _Options())
         self._loop, self._job_id, self._deadline = loop, job_id, deadline
+        self._check = check
         self.log = _FlowLog(self)
         """Log lines that are left out when the body only repeats what it has done."""
 
@@ -453,6 +438,39 @@ class Workflow(Caller[Any]):
         if not 1 <= len(name) <= MAX_SIGNAL_NAME:
             raise ValueError(f"expected a name of 1 to {MAX_SIGNAL_NAME} characters, got {name!r:.200}")
         return self._calls.make(CallSpec(kind=CallKind.SIGNAL, name=name, decode=targets.reader(type)))
+
+    @_refusing
+    def send(self, job_id: UUID | str, name: str, data: Any = None) -> None:
+        """Send a signal to another workflow, once, when the turn ends without an error. Nothing waits for it:
+        one that has ended refuses it, and the sender does not learn of it. `data`: JSON, or a model."""
+        try:
+            to, plain = UUID(str(job_id)), targets.to_plain(data)
+        except ValueError as error:
+            raise ValueError(f"expected the id of a job, got {job_id!r:.100}") from error
+        signal = JobSignalRequestedData.model_construct(job_id=to, name=name, data=plain)
+        check = partial(targets.check_signal, to, name, plain)
+        given = [str(to), name, plain]
+        self._calls.make(CallSpec(kind=CallKind.SEND, name=name, arguments=given, signal=signal, check=check))
+
+    @_refusing
+    def publish(self, state: Any) -> None:
+        """Publish a small state, which `warrener job`, the API and the page of the job show: the last one of
+        a turn, when it ends. JSON of at most 16 KiB."""
+        self._calls.publish(encode_checkpoint(state, "a state"))
+
+    @_refusing
+    def continue_as(self, *positional: Never, **arguments: Any) -> NoReturn:
+        """Go on with these arguments and an empty journal, for a workflow that never ends.
+
+        The body begins again, in another generation. Children that are still awaited are cancelled, detached
+        ones go on; what has succeeded is no longer undone; signals that were not received wait for the next
+        generation.
+        """
+        if positional:
+            raise TypeError(f"expected the arguments of flow.continue_as by name, got {positional!r:.100}")
+        plain: dict[str, Any] = targets.to_plain(arguments)
+        self._check(plain)
+        self._calls.continue_as(plain)
 
 
 class _FlowLog(logging.LoggerAdapter[logging.Logger]):
