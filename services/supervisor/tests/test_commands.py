@@ -1,6 +1,7 @@
 """The supervisor's commands: cancels of jobs and trees, breakers, incidents and parked messages."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from warrener_contracts.messages import BATCH_TYPE, Message, build_message, canc
 from warrener_contracts.state_machine import JobState
 from warrener_store import StoreUnavailable
 from warrener_store.jobs.rows import JobRow
+from warrener_supervisor.decisions.outcomes import describe_cancel
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 
 QUEUE = topology.SUPERVISOR_COMMANDS.name
@@ -108,6 +110,15 @@ async def test_the_requester_of_a_cancel_gets_its_effect(harness: SupervisorHarn
     too_late = "expected a job that has not ended, got one that is succeeded"
     assert replies(harness)[2:] == [("late", False, too_late)]
     assert await parked(harness) == []
+
+
+async def test_the_cancel_of_a_workflow_promises_undos_only_of_what_has_one(
+    harness: SupervisorHarness,
+) -> None:
+    row = await harness.row()
+    ending = replace(row, state=JobState.SUSPENDED, suspensions=1, ending=JobState.CANCELLED)
+    effect = "its child jobs end, what has an undo is undone, then it is cancelled"
+    assert describe_cancel(row, ending, tree=False) == (True, effect)
 
 
 async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_to_a_breaker_is_answered(

@@ -7,23 +7,29 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from services.supervisor.tests.stage import (
+    BOOM,
     JOB,
     NOW,
     STARTED,
+    call,
     cancel,
+    child,
     failed,
     lost,
     make,
+    opened,
     overdue,
     released,
     running_row,
+    signal_call,
     started,
     succeeded,
+    suspended,
 )
 
 from warrener_contracts.circuit_breaker import BreakerPolicy
-from warrener_contracts.events import ErrorInfo, ErrorKind, Event
-from warrener_contracts.identity import attempt_span_id
+from warrener_contracts.events import Answer, ErrorInfo, ErrorKind, Event, Suspension
+from warrener_contracts.identity import attempt_span_id, child_job_id
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import Telemetry, to_nanoseconds
@@ -32,6 +38,7 @@ from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.timeline import job_timeline
 from warrener_store.jobs.views import SucceededJob
+from warrener_store.workflows.rows import TurnRow
 from warrener_supervisor.breakers.state_machine import open_breaker
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge, judge_all
@@ -170,7 +177,19 @@ def test_the_fast_path_records_the_same_waits(due: Any) -> None:
     telemetry = Telemetry.in_memory("warrener-supervisor", clock=clock)
     row = make(JobState.RETRYING if due else JobState.QUEUED, traceparent=OWN, due_at=due)
     job = SucceededJob(
-        JOB, 1, None, NOW, "flights.load", row.policy, None, OWN, None, NOW, (), row.updated_at, row.due_at
+        JOB,
+        1,
+        None,
+        NOW,
+        "flights.load",
+        row.policy,
+        None,
+        OWN,
+        None,
+        NOW,
+        (),
+        waited_since=row.updated_at,
+        was_due_at=row.due_at,
     )
     JobSpans(telemetry, clock).record_success(job, succeeded(), NOW)
     assert waits([*telemetry.spans()]) == waits(spans_of(row, succeeded()))
@@ -180,3 +199,66 @@ def test_a_trace_that_is_not_recorded_gets_no_span() -> None:
     assert spans_of(running_row(traceparent=UNSAMPLED), lost()) == []
     untraced = spans_of(running_row(), lost())
     assert [span.name for span in untraced] == ["judge flights.load"]
+
+
+def test_each_answer_of_a_turn_ends_the_wait_for_its_call_and_a_hold_is_a_wait_for_an_operator() -> None:
+    clock = VirtualClock(NOW)
+    telemetry = Telemetry.in_memory("warrener-supervisor", clock=clock)
+    spans = JobSpans(telemetry, clock)
+    row = make(JobState.SUSPENDED, suspensions=2, traceparent=OWN, updated_at=NOW - timedelta(seconds=20))
+    pay, packed = call("pay", line="shop.py:7"), signal_call("packed")
+    turns = [
+        TurnRow(
+            job_id=row.job_id,
+            attempt=1,
+            suspension=Suspension(calls=(pay, packed)),
+            suspended_at=NOW - timedelta(seconds=60),
+        ),
+        TurnRow(
+            job_id=row.job_id,
+            attempt=2,
+            suspension=Suspension(wake_at=NOW, timer_line="shop.py:9"),
+            suspended_at=NOW - timedelta(seconds=20),
+        ),
+    ]
+    answers = (
+        Answer(call_id="pay", at=NOW - timedelta(seconds=5), state=JobState.DEAD, error=BOOM),
+        Answer(call_id="packed", at=NOW - timedelta(seconds=4), signal_id="s"),
+        Answer(at=NOW),
+    )
+    spans.record_answers(row, turns, TurnRow(job_id=row.job_id, attempt=3, answers=answers))
+    spans.record_hold(row, NOW)
+    found = [
+        (
+            span.name,
+            (span.attributes or {})["warrener.wait.cause"],
+            (span.attributes or {}).get("warrener.call.line"),
+            before(span.start_time),
+            before(span.end_time),
+            (span.attributes or {}).get("error.type"),
+        )
+        for span in telemetry.spans()
+    ]
+    assert found == [
+        ("await shop.pay", "child", "shop.py:7", 60, 5, "Boom"),
+        ("await packed", "signal", None, 60, 4, None),
+        ("await timer", "timer", "shop.py:9", 20, 0, None),
+        ("await operator", "held", None, 20, 0, None),
+    ]
+    assert {ids(span)[1] for span in telemetry.spans()} == {ACCEPTED}, "they stand beside the turns"
+    assert (telemetry.spans()[0].attributes or {})["warrener.call.job.id"] == str(pay.job_id)
+    many = tuple(answers[:1] * 300)
+    spans.record_answers(row, turns, TurnRow(job_id=row.job_id, attempt=3, answers=many))
+    spans.record_answers(make(JobState.SUSPENDED), turns, TurnRow(job_id=row.job_id, attempt=3, answers=many))
+    assert len(telemetry.spans()) == 4 + 100
+
+
+async def test_a_supervisor_records_the_waits_of_a_workflow_when_it_makes_the_next_turn() -> None:
+    pay = call("pay")
+    row = running_row(traceparent=OWN)
+    async with opened(row, child("pay")) as harness:
+        await harness.publish(suspended(1, pay), then=30)
+        await harness.publish(succeeded(job_id=child_job_id(JOB, "pay"), result=7), then=1)
+        (awaited,) = [one for one in harness.telemetry.spans() if one.name.startswith("await")]
+        assert (awaited.name, ids(awaited)[1]) == ("await shop.pay", ACCEPTED)
+        assert (awaited.attributes or {})["warrener.call.id"] == "pay"

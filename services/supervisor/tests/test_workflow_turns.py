@@ -1,24 +1,28 @@
 """Workflows wait in the store, and go on with a turn as soon as something that they wait for is there."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from services.supervisor.tests import stage
+from tests.store_rows import parked_message
 
-from warrener_contracts import events
+from warrener_contracts import events, topology
 from warrener_contracts.identity import child_job_id
+from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import Telemetry
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.memory import MemoryStore
-from warrener_store.workflows.rows import MAX_SIGNALS, SignalRow, TurnRow
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.workflows.rows import MAX_SIGNALS, SignalRow, StoredTurn, TurnRow
 from warrener_supervisor.decisions import workflow_turns
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.effects import SupervisorPorts, divide
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.limits import SlotKeeper
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.trace_spans import JobSpans
 from warrener_supervisor.workflow_turns import TurnMaker
@@ -78,6 +82,43 @@ async def test_a_child_may_end_before_its_call_is_known() -> None:
         assert journal(dispatch) == [([], ["a"]), ([7], [])]
 
 
+@pytest.mark.parametrize("repeats", [1, 2])
+async def test_of_a_workflow_that_awaits_new_child_jobs_alone_the_journal_is_read_when_one_has_ended(
+    monkeypatch: pytest.MonkeyPatch, repeats: int
+) -> None:
+    async with stage.opened(stage.running_row(), stage.child("a"), stage.child("b")) as harness:
+        read = harness.store.stored_turns
+        readings = list[UUID]()
+
+        async def stored_turns(job_ids: Collection[UUID]) -> dict[UUID, list[StoredTurn]]:
+            readings.extend(job_ids)
+            return await read(job_ids)
+
+        monkeypatch.setattr(harness.store, "stored_turns", stored_turns)
+        await harness.publish(stage.suspended(1, A, awaits_these=True))
+        row = await harness.row()
+        assert row.wake_at == row.updated_at + workflow_turns.LOOK_AGAIN
+        assert not readings, "nothing but the ends of its child jobs can wake it"
+        assert (await harness.store.turns_of([stage.JOB]))[stage.JOB][0].suspension == events.Suspension(
+            calls=(A,)
+        )
+        await harness.publish(done("a", 7))
+        assert readings == [stage.JOB]
+        await harness.publish(stage.started(2), done("b", 8))
+        for _ in range(repeats):
+            await harness.publish(stage.suspended(2, B, awaits_these=True))
+        assert [answer.result for answer in answers(harness)] == [8], "it had ended before"
+
+
+async def test_a_timer_beside_new_child_jobs_is_due_at_its_time() -> None:
+    soon = stage.NOW + timedelta(seconds=20)
+    async with stage.opened(stage.running_row(), stage.child("a")) as harness:
+        await harness.publish(stage.suspended(1, A, awaits_these=True, wake_at=soon))
+        assert (await harness.row()).wake_at == soon
+        await harness.clock.advance(30)
+        assert last(harness).data.attempt == 2
+
+
 async def test_ends_that_come_together_are_one_turn_in_the_order_of_the_ends() -> None:
     async with stage.opened(stage.running_row(), stage.child("a"), stage.child("b")) as harness:
         await harness.publish(done("b", 8), then=1)
@@ -89,17 +130,28 @@ async def test_ends_that_come_together_are_one_turn_in_the_order_of_the_ends() -
 
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize(
-    "step", ["succeed_jobs", "save_jobs", "keep_suspensions", "wake_suspended", "turns_of", "keep_answers"]
+    "step",
+    [
+        "succeed_jobs",
+        "save_jobs",
+        "keep_suspensions",
+        "child_status",
+        "wake_suspended",
+        "stored_turns",
+        "keep_answers",
+    ],
 )
 @pytest.mark.parametrize("crashed", [1, 2])
+@pytest.mark.parametrize("alone", [False, True])
 async def test_a_crash_at_any_step_loses_no_turn(
-    monkeypatch: pytest.MonkeyPatch, step: str, where: str, crashed: int
+    monkeypatch: pytest.MonkeyPatch, step: str, where: str, crashed: int, *, alone: bool
 ) -> None:
     """The store fails once, before or after it has carried out the n-th call of this kind."""
     async with stage.opened(stage.running_row(), stage.child("a"), stage.child("b")) as harness:
         stage.fail_store(monkeypatch, harness.store, step, crashed, where)
-        await harness.publish(stage.suspended(1, A), done("a", 7), then=12)
-        await harness.publish(stage.started(2), stage.suspended(2, B), done("b", 8), then=12)
+        await harness.publish(stage.suspended(1, A, awaits_these=alone), done("a", 7), then=12)
+        second = stage.suspended(2, B, awaits_these=alone)
+        await harness.publish(stage.started(2), second, done("b", 8), then=12)
         assert last(harness).data.attempt == 3
         assert journal(last(harness)) == [([], ["a"]), ([7], ["b"]), ([8], [])]
         assert {one.data.attempt for one in harness.dispatched()} == {2, 3}
@@ -126,9 +178,11 @@ async def test_a_repeated_suspension_changes_nothing_and_publishes_its_turn_agai
 async def look(harness: stage.SupervisorHarness) -> None:
     """Have another supervisor on the same store wake the workflow."""
     ports = SupervisorPorts(harness.bus, harness.store, harness.clock, Timings())
+    spans = JobSpans(Telemetry.disabled(), harness.clock)
     maker = TurnMaker(
         ports,
-        spans=JobSpans(Telemetry.disabled(), harness.clock),
+        spans=spans,
+        slots=SlotKeeper(ports, spans=spans, listed_jobs=set),
         reporter=IncidentReporter(harness.store.escalations, harness.clock),
         metrics=SupervisorMetrics(),
     )
@@ -136,7 +190,7 @@ async def look(harness: stage.SupervisorHarness) -> None:
     await harness.clock.advance(0)
 
 
-@pytest.mark.parametrize("step", ["turns_of", "keep_answers", "save_jobs"])
+@pytest.mark.parametrize("step", ["stored_turns", "keep_answers", "save_jobs"])
 async def test_two_supervisors_make_a_turn_once(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """The second overtakes the first at this step, and sees another child whose end is there by then."""
     async with stage.opened(stage.running_row(), stage.child("a"), stage.child("b")) as harness:
@@ -188,6 +242,67 @@ async def test_ended_steps_make_the_next_turn_at_once() -> None:
         (dispatch,) = harness.dispatched()
         assert dispatch.data.journal is not None
         assert [one.attempt for one in dispatch.data.journal.turns] == [1, 2]
+
+
+async def test_a_generation_begins_with_its_arguments_and_the_signals_that_are_left() -> None:
+    first, second = stage.signal_call("1"), stage.signal_call("2")
+    async with stage.opened(stage.running_row(), stage.child("a")) as harness:
+        await harness.publish(sent(1), sent(2))
+        await harness.publish(stage.suspended(1, A, first, second))
+        assert [one.result for one in answers(harness)] == [{"box": 1}, {"box": 2}]
+        await harness.publish(stage.started(2))
+        on = stage.suspended(2, closed=("2",), continued={"order": 8})
+        await harness.publish(on, on, done("a"))
+        begun = last(harness).data
+        assert (begun.attempt, begun.arguments) == (3, {"order": 8})
+        assert begun.journal is not None
+        assert (begun.journal.generation, journal(last(harness))) == (2, [([], [])])
+        row = await harness.row()
+        assert (row.generation, row.suspensions, row.arguments) == (2, 1, {"path": "a.csv"})
+        await harness.publish(stage.started(3), stage.suspended(3, first))
+        assert [(one.call_id, one.result) for one in answers(harness)] == [("1", {"box": 2})]
+        assert last(harness).data.arguments == {"order": 8}
+        assert [turn.attempt for turn in (await harness.store.turns_of([stage.JOB]))[stage.JOB]] == [2, 3, 4]
+
+
+async def test_a_cancel_that_came_before_the_end_of_a_generation_undoes_its_calls() -> None:
+    paid = stage.call("a", undo=True)
+    async with stage.opened(stage.running_row(), stage.child("a")) as harness:
+        await harness.publish(stage.suspended(1, paid), done("a"))
+        await harness.publish(stage.started(2), stage.cancel())
+        await harness.publish(stage.suspended(2, continued={"order": 8}))
+        assert (await harness.row()).generation == 0
+        assert [one.data.job_type for one in harness.requested()] == ["undo.a"]
+
+
+async def test_a_generation_whose_arguments_have_not_come_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stage.opened(stage.running_row(attempt=1)) as harness:
+        monkeypatch.setattr(harness.store, "keep_suspensions", _keep_nothing)
+        await harness.publish(stage.suspended(1, continued={"order": 8}))
+        await harness.clock.advance(7200)
+        assert not harness.dispatched(), "with other arguments it would be another workflow"
+        (incident,) = await harness.store.escalations.incidents()
+        assert (incident.kind, incident.times) == ("workflow.journal_unreadable", 1)
+        assert "or cancel the workflow" in str(incident.sample["text"])
+        monkeypatch.undo()
+        await harness.publish(stage.suspended(1, continued={"order": 8}))
+        assert last(harness).data.arguments == {"order": 8}
+
+
+async def test_a_generation_whose_arguments_never_come_can_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stage.opened(stage.running_row(attempt=1), stage.child("a")) as harness:
+        monkeypatch.setattr(harness.store, "keep_suspensions", _keep_nothing)
+        await harness.publish(stage.suspended(1, continued={"order": 8}))
+        await harness.publish(stage.cancel(), stage.cancel(job_id=child_job_id(stage.JOB, "a")))
+        await harness.publish(stage.stopped(job_id=child_job_id(stage.JOB, "a")), then=120)
+        assert (await harness.row()).state is JobState.CANCELLED
+
+
+async def _keep_nothing(_: Any) -> None: ...
 
 
 def sent(
@@ -258,15 +373,15 @@ async def test_a_workflow_whose_turn_cannot_be_made_stops_no_other(monkeypatch: 
     rows: list[JobRow] = [
         stage.make(JobState.SUSPENDED, job_id=each, suspensions=1) for each in (stage.JOB, ill)
     ]
-    original, tried = MemoryStore.turns_of, list[int]()
+    original, tried = MemoryStore.stored_turns, list[int]()
 
-    async def unreadable(store: MemoryStore, job_ids: Any) -> dict[UUID, list[TurnRow]]:
+    async def unreadable(store: MemoryStore, job_ids: Any) -> dict[UUID, list[StoredTurn]]:
         if ill in job_ids:
             tried.extend([1] if len(job_ids) == 1 else [])
             raise ValueError("ordered by the test")
         return await original(store, job_ids)
 
-    monkeypatch.setattr(MemoryStore, "turns_of", unreadable)
+    monkeypatch.setattr(MemoryStore, "stored_turns", unreadable)
     async with stage.opened() as harness:
         await harness.store.insert_jobs(rows)
         wait = events.Suspension(wake_at=stage.NOW)
@@ -313,13 +428,13 @@ async def test_a_suspension_that_never_comes_is_forgotten_and_its_turn_runs_agai
 async def test_the_journal_is_read_once_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage.opened(stage.running_row(), stage.child("a"), stage.child("b")) as harness:
         await harness.publish(stage.suspended(1, A))
-        original, reads = harness.store.turns_of, list[Any]()
+        original, reads = harness.store.stored_turns, list[Any]()
 
         async def counted(job_ids: Any) -> Any:
             reads.append(job_ids)
             return await original(job_ids)
 
-        monkeypatch.setattr(harness.store, "turns_of", counted)
+        monkeypatch.setattr(harness.store, "stored_turns", counted)
         await harness.publish(done("a", 7))
         assert last(harness).data.attempt == 2
         assert len(reads) == 1
@@ -414,14 +529,14 @@ async def test_a_journal_that_cannot_be_read_is_raised(monkeypatch: pytest.Monke
     async with stage.opened(stage.running_row(), stage.child("a", JobState.SUCCEEDED, result=7)) as harness:
         await harness.publish(stage.suspended(1, A))
 
-        original = harness.store.turns_of
+        original = harness.store.stored_turns
 
         async def unreadable(job_ids: Any) -> Any:
             if job_ids:
                 raise ValueError("ordered by the test")
             return await original(job_ids)
 
-        monkeypatch.setattr(harness.store, "turns_of", unreadable)
+        monkeypatch.setattr(harness.store, "stored_turns", unreadable)
         await harness.publish(stage.started(2), stage.released(2), then=1)
         (incident,) = await harness.store.escalations.incidents()
         assert (incident.kind, incident.subject) == ("workflow.journal_unreadable", str(stage.JOB))
@@ -440,3 +555,32 @@ async def test_a_dispatch_that_agents_would_refuse_ends_its_workflow() -> None:
         assert row.error is not None
         assert row.error.type == "JournalTooLarge"
         assert not harness.dispatched()
+
+
+async def test_reports_that_an_earlier_release_has_parked_come_back_and_what_nobody_knows_stays() -> None:
+    async with stage.opened(stage.running_row(), stage.child("a")) as harness:
+
+        def parked(name: str, queue: str, body: bytes) -> ParkedMessage:
+            of = {"reason": "unknown_event", "detail": "expected another", "parked_at": stage.NOW}
+            return parked_message(name, queue=queue, body=body, **of)
+
+        body = build_message(stage.suspended(1, A)).body
+        signal = stage.event(events.JobSignalRequested, "signal-1", job_id=stage.JOB, name="packed")
+        await harness.store.park(
+            [
+                parked("report", topology.STATUS_QUEUE.name, body),
+                parked("signal", topology.SUPERVISOR_COMMANDS.name, build_message(signal).body),
+                parked("unknown", topology.STATUS_QUEUE.name, body.replace(b"suspended.v1", b"suspended.v9")),
+                parked("elsewhere", topology.REQUESTS_QUEUE.name, body),
+                parked("nonsense", topology.STATUS_QUEUE.name, b"{"),
+                parked("hostile", topology.STATUS_QUEUE.name, b'{"data":%b,"type":"of.nobody.v1"}' % body),
+            ]
+        )
+        await harness.clock.advance(25)
+        row = await harness.row()
+        assert (row.state, row.suspensions) == (JobState.SUSPENDED, 1)
+        assert [one.name for one in await harness.store.sent_signals(stage.JOB)] == ["packed"]
+        left = {one.parked_id for one in await harness.store.parked()}
+        assert left == {"unknown", "elsewhere", "nonsense", "hostile"}
+        await harness.publish(done("a", 7))
+        assert answers(harness)[-1].result == 7, "the workflow goes on"

@@ -1,6 +1,7 @@
 """Cancel a job with all its descendants, keep the tree from growing, and reply to the requesters."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.commands import CommandReplies, CommandResult
@@ -8,8 +9,11 @@ from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_store.jobs import views
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree
+from warrener_store.store import StateStore
+from warrener_store.workflows.rows import member_ids
 from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.outcomes import describe_cancel
 from warrener_supervisor.decisions.signals import supervisor_event
@@ -47,24 +51,50 @@ async def cancel_trees(ports: SupervisorPorts, requests: Iterable[JobCancelReque
 async def _cancel_level(ports: SupervisorPorts, level: dict[UUID, str], seen: set[UUID]) -> dict[UUID, str]:
     now = ports.clock.now()
     trees = [CancelledTree(job_id=job_id, reason=why, cancelled_at=now) for job_id, why in level.items()]
-    found = await ports.store.mark_cancelled(trees)
-    # A request may name any parent, so this need not be a tree: no job is visited twice.
-    children = [child for child in found if child.job_id not in seen]
-    below = {child.job_id: level[child.parent_id] for child in children}
-    seen |= below.keys()
+    found, below = await ports.store.mark_cancelled(trees), dict[UUID, str]()
+    while found:
+        # A request may name any parent, so this need not be a tree: no job is visited twice.
+        children = [child for child in found if child.job_id not in seen]
+        below |= {child.job_id: level[child.parent_id] for child in children}
+        seen |= below.keys()
+        cancels = [
+            supervisor_event(
+                JobCancelRequested,
+                f"{child.job_id}:tree_cancelled",
+                str(child.job_id),
+                now,
+                JobCancelRequestedData(job_id=child.job_id, reason=below[child.job_id]),
+            )
+            for child in children
+            if not child.over
+        ]
+        await ports.publish(map(cancel_behind_reports, cancels))
+        found = (
+            await ports.store.children_of(level, found[-1].job_id) if len(found) == views.MAX_CHILDREN else []
+        )
+    return below
+
+
+async def member_cancels(store: StateStore, event: JobCancelRequested, now: datetime) -> list[Message]:
+    """Make the cancels of the jobs of a map's batch that have not ended. One that is not there yet leaves a
+    tombstone, as that of any job."""
+    batch = event.data.members
+    assert batch is not None
+    ids = member_ids(batch.parent_id, batch.call_id, batch.size)
+    jobs, trace = await store.child_status(ids), (event.traceparent, event.tracestate)
     cancels = [
         supervisor_event(
             JobCancelRequested,
-            f"{child.job_id}:tree_cancelled",
-            str(child.job_id),
+            f"{child}:map_cancelled",
+            str(child),
             now,
-            JobCancelRequestedData(job_id=child.job_id, reason=below[child.job_id]),
+            JobCancelRequestedData(job_id=child, reason=event.data.reason, tree=event.data.tree),
+            trace=trace,
         )
-        for child in children
-        if not child.over
+        for child in ids
+        if child not in jobs or not jobs[child].state.terminal
     ]
-    await ports.publish(map(cancel_behind_reports, cancels))
-    return below
+    return list(map(cancel_behind_reports, cancels))
 
 
 def _reason(event: JobCancelRequested) -> str:

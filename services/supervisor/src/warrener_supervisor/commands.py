@@ -24,6 +24,7 @@ from warrener_store.jobs.rows import JobRow
 from warrener_store.workflows.rows import MAX_SIGNALS, SignalRow
 from warrener_supervisor import SOURCE
 from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.cancel_tree import member_cancels
 from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
@@ -48,7 +49,16 @@ def supervisor_inbox(
     ) -> Sequence[CommandResult]:
         # By the status queue, whose consumer replies. A cancel that overtook a report of success would call
         # a job cancelled whose effects are done.
-        return [CommandResult([cancel_behind_reports(event)], is_replied=True) for event, _ in commands]
+        # Those of the jobs of a batch go out one batch after the other: there may be hundreds of both.
+        for event, _ in commands:
+            if event.data.members is not None:
+                await ports.publish(await member_cancels(ports.store, event, ports.clock.now()))
+        return [
+            CommandResult(
+                [cancel_behind_reports(event)] if event.data.members is None else [], is_replied=True
+            )
+            for event, _ in commands
+        ]
 
     received_until = datetime.min.replace(tzinfo=UTC)
 

@@ -1,6 +1,6 @@
 """Carry out decisions: save rows and checkpoints, publish messages."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -17,9 +17,10 @@ from warrener_runtime.publishing import publish_all
 from warrener_store.errors import StoreRefused
 from warrener_store.incidents.rows import RaisedIncident
 from warrener_store.jobs.rows import JobRow, Save, evolve
-from warrener_store.jobs.views import CheckpointRow
+from warrener_store.jobs.views import CheckpointRow, FailedAttempt
 from warrener_store.store import StateStore, Store
-from warrener_store.workflows.rows import TurnRow, journal_of
+from warrener_store.workflows.rows import TurnRow, arguments_of, journal_json
+from warrener_supervisor.decisions import retry_rules
 from warrener_supervisor.decisions.context import JobTransition, Timings
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.missing_dispatches import jobs_per_message
@@ -97,7 +98,7 @@ async def publish_again(ports: SupervisorPorts, rows: Sequence[JobRow], spans: J
     if not mine:
         return 0, 0
     plain = [row for row in mine if not row.suspensions]
-    resumptions = await load_resumptions(store, plain)
+    resumptions = await load_resumptions(ports, plain)
     messages = [
         dispatch_message(row, now, resumptions.get(row.job_id, FROM_THE_BEGINNING))._replace(
             dispatch_batch=jobs_per_message(row)
@@ -136,7 +137,7 @@ async def divide(store: StateStore, job_ids: Collection[UUID]) -> list[list[UUID
 
 async def _publish_journals(ports: SupervisorPorts, rows: Sequence[JobRow]) -> int:
     try:
-        resumptions, now = await load_resumptions(ports.store, rows), ports.clock.now()
+        resumptions, now = await load_resumptions(ports, rows), ports.clock.now()
         messages = [dispatch_message(row, now, resumptions[row.job_id]) for row in rows]
     except Exception as error:
         if is_outage(error):
@@ -227,20 +228,47 @@ async def save_checkpoints(store: StateStore, judged: Iterable[JobBatch]) -> Non
         await store.keep_checkpoints(rows)
 
 
-async def load_resumptions(store: StateStore, rows: Iterable[JobRow]) -> dict[UUID, Resumption]:
-    """Load the checkpoints and journals with which the current attempts of these jobs begin, unless they are
-    the first ones."""
+async def load_resumptions(ports: SupervisorPorts, rows: Iterable[JobRow]) -> dict[UUID, Resumption]:
+    """Load the checkpoints, journals and histories with which the current attempts of these jobs begin,
+    unless they are the first ones."""
     later = {row.job_id: row for row in rows if row.attempt > 1}
+    store = ports.store
     checkpoints = await store.checkpoints_of(later) if later else {}
-    turns = await store.turns_of([job_id for job_id, row in later.items() if row.suspensions])
+    turns = await store.stored_turns([job_id for job_id, row in later.items() if row.suspensions])
+    journals = {job_id: journal_json(some) for job_id, some in turns.items()}
+    failed = await store.failed_attempts([job_id for job_id, row in later.items() if row.error is not None])
+    avoided = await _avoided_agents(ports, later, failed)
     return {
         job_id: Resumption(
             Checkpoint(number=found.number, state=found.state)
             if (found := checkpoints.get(job_id))
             else None,
-            journal_of(turns[job_id]) if job_id in turns else None,
+            journals.get(job_id),
+            retry_rules.history_of(row, failed[job_id]) if job_id in failed else None,
+            avoided.get(job_id, ()),
+            arguments_of(turns.get(job_id, ())),
         )
-        for job_id in later
+        for job_id, row in later.items()
+    }
+
+
+async def _avoided_agents(
+    ports: SupervisorPorts, rows: Mapping[UUID, JobRow], failed: Mapping[UUID, Sequence[FailedAttempt]]
+) -> dict[UUID, tuple[str, ...]]:
+    """Return the agents that are to give attempts back, while another one alive serves the queue."""
+    avoided = {
+        job_id: agents
+        for job_id, attempts in failed.items()
+        if (agents := retry_rules.agents_to_avoid(rows[job_id], attempts))
+    }
+    alive = await ports.store.agents(ports.clock.now() - ports.timings.lease) if avoided else []
+    return {
+        job_id: agents
+        for job_id, agents in avoided.items()
+        if any(
+            rows[job_id].queue in other.queues and other.agent_id not in agents and not other.draining
+            for other in alive
+        )
     }
 
 
@@ -255,7 +283,7 @@ async def keep_suspensions(store: StateStore, batches: Iterable[JobBatch], now: 
         TurnRow(
             job_id=batch.row.job_id,
             attempt=entry.event.data.attempt,
-            suspension=entry.event.data.suspension,
+            suspension=entry.event.data.suspension.model_copy(update={"awaits_these": False}),
             suspended_at=now,
         )
         for batch in batches

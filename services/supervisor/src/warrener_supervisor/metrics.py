@@ -32,6 +32,8 @@ from warrener_runtime.telemetry.metric_names import (
     QUEUE_CONSUMERS,
     QUEUE_MESSAGES,
     WORKFLOW_TURNS,
+    WORKFLOWS_OLDEST_WAIT,
+    WORKFLOWS_SUSPENDED,
 )
 from warrener_runtime.telemetry.metrics import LabelValues, Metrics
 from warrener_store.errors import StoreUnavailable
@@ -115,6 +117,7 @@ class SupervisorMetrics:
 INTERVAL = timedelta(seconds=10)
 _CLAIM = timedelta(seconds=25)
 _DUTY = "metrics"
+_MAX_WAITS = 10_000  # workflows that are counted of each kind of wait
 _ENTRY_QUEUES = tuple(
     queue.name
     for queue in (
@@ -139,7 +142,8 @@ class StoreGauges:
         self._bus, self._store, self._clock, timings = ports
         self._counters, self._holder, self._lease = counters, holder, timings.lease
         self._of_store = {
-            spec.name: metrics.gauge(spec) for spec in (JOBS, OLDEST_AGE, AGENTS_ALIVE, BREAKERS)
+            spec.name: metrics.gauge(spec)
+            for spec in (JOBS, OLDEST_AGE, AGENTS_ALIVE, BREAKERS, WORKFLOWS_SUSPENDED, WORKFLOWS_OLDEST_WAIT)
         }
         self._of_broker = {
             spec.name: metrics.gauge(spec) for spec in (QUEUE_MESSAGES, QUEUE_CONSUMERS, DELAYED_MESSAGES)
@@ -182,6 +186,14 @@ class StoreGauges:
             (row.name, each.value): int(row.state is each) for row in breakers for each in BreakerState
         }
         self._of_store[BREAKERS.name].replace(states)
+        waits = (await self._store.count_waits(_MAX_WAITS)).items()
+        self._of_store[WORKFLOWS_SUSPENDED.name].replace({(kind.value,): one.jobs for kind, one in waits})
+        self._of_store[WORKFLOWS_OLDEST_WAIT.name].replace(
+            {
+                (kind.value,): max(0.0, (now - one.oldest).total_seconds()) if one.oldest else 0.0
+                for kind, one in waits
+            }
+        )
         try:
             await self._report_broker(queues)
         except BusUnreachable:

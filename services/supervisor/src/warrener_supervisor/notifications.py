@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pydantic_core import to_json
 
 from warrener_contracts import events, topology
+from warrener_contracts.fields import JsonObject
 from warrener_contracts.messages import Message, as_reply, build_delayed_message, build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.writer import EventWriter, moment_json
@@ -29,7 +30,10 @@ class Resumption(NamedTuple):
     """State with which an attempt after the first goes on."""
 
     checkpoint: events.Checkpoint | None = None
-    journal: events.Journal | None = None
+    journal: str | None = None  # JSON
+    history: events.History | None = None
+    avoid_agents: tuple[str, ...] = ()
+    arguments: JsonObject | None = None  # None: those of the request
 
 
 FROM_THE_BEGINNING = Resumption()
@@ -134,7 +138,10 @@ def dispatch_message(row: JobRow, now: datetime, resumption: Resumption = FROM_T
 
     It is a child of the row's trace, so that all attempts of a job are siblings.
     """
-    data = row.dispatched_data().model_copy(update=resumption._asdict())
+    changes = resumption._replace(journal=None)._asdict()
+    if resumption.arguments is None:
+        del changes["arguments"]
+    data = row.dispatched_data().model_copy(update=changes)
     event = job_event(events.AttemptDispatched, row, f"{row.attempt}", now, data)
     if row.baggage is not None:
         event = event.model_copy(update={"baggage": row.baggage})
@@ -142,8 +149,12 @@ def dispatch_message(row: JobRow, now: datetime, resumption: Resumption = FROM_T
     if message.exchange == topology.DISPATCH and event.data.not_before is not None:
         # The rest is shorter than any delay level, so the attempt is due now.
         due = event.model_copy(update={"data": event.data.model_copy(update={"not_before": None})})
-        return build_message(due)
-    return message
+        message = build_message(due)
+    if resumption.journal is None:
+        return message
+    # As it is stored: to read a thousand turns and to write them again would take longer than all else. The
+    # data are the last member of an event.
+    return message._replace(body=b'%b,"journal":%b}}' % (message.body[:-2], resumption.journal.encode()))
 
 
 def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
@@ -161,17 +172,18 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
         reason=row.cancel_reason or (f"the job is {end.value}" if over else "it took too long"),
     )
     event = job_event(events.AttemptCancel, row, f"{row.attempt}:cancel", now, data, trace=trace)
-    return _control_message(event, row.queue)
+    return _control_message(event, row)
 
 
 def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
     """Render a stop of an earlier attempt, since a later one runs, for the agents of the job's queue."""
     reason = f"attempt {row.attempt} runs in its place"
     data = events.AttemptCancelData(job_id=row.job_id, attempt=attempt, reason=reason)
-    return _control_message(
-        job_event(events.AttemptCancel, row, f"{attempt}:superseded", now, data), row.queue
-    )
+    return _control_message(job_event(events.AttemptCancel, row, f"{attempt}:superseded", now, data), row)
 
 
-def _control_message(event: events.AttemptCancel, queue: str) -> Message:
-    return build_message(event)._replace(routing_key=f"queue.{queue}")
+def _control_message(event: events.AttemptCancel, row: JobRow) -> Message:
+    message = build_message(event)
+    if row.policy.rule_queues:  # an earlier attempt may run at an agent of another queue: to all agents
+        return message
+    return message._replace(routing_key=f"queue.{row.queue}")

@@ -5,8 +5,11 @@ command publishes it once more; consumers recognise the repeat by the event's id
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from warrener_contracts import events, messages
+from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.topology import STATUS_QUEUE, SUPERVISOR_COMMANDS
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.logs import get_logger
@@ -18,6 +21,9 @@ _log = get_logger("requeue")
 
 ParkedCommand = events.ParkedRequeueRequested | events.ParkedDropRequested
 _BATCH_SIZE = 20  # messages; each may have some MiB
+_MAX_EXAMINED = 200  # parked messages of one reason, the newest
+_QUEUES = frozenset({STATUS_QUEUE.name, SUPERVISOR_COMMANDS.name})
+REQUEUE_INTERVAL = timedelta(seconds=10)  # less than a lease: its attempt is not lost yet
 _NAMELESS = ""  # the exchange that routes a message to the queue its routing key names
 
 
@@ -27,6 +33,7 @@ class ParkedMessageRequeuer:
     def __init__(self, bus: Bus, store: StateStore) -> None:
         self._bus = bus
         self._store = store
+        self._foreign: frozenset[str] = frozenset()  # ids of unknown events, which are read once
 
     async def carry_out(self, commands: Sequence[ParkedCommand]) -> None:
         """Requeue or drop messages. One that the broker does not confirm stays parked."""
@@ -53,12 +60,36 @@ class ParkedMessageRequeuer:
             data = events.ParkedRequeueRequestedData(ids=ids, by=SOURCE)
             await self.carry_out([events.ParkedRequeueRequested(id="announced", source=SOURCE, data=data)])
 
+    async def requeue_understood(self) -> None:
+        """Requeue reports and commands that a supervisor of an earlier release has parked as unknown, and
+        that this one knows. While that one lives it may park some again, until a later look."""
+        looked_at: list[str] = []
+        for reason in (events.Reason.UNKNOWN_EVENT, events.Reason.UNKNOWN_VERSION):
+            found = await self._store.parked_summaries(ParkedFilter(reason=reason), _MAX_EXAMINED)
+            looked_at += [one.parked_id for one in found if one.queue in _QUEUES]
+        unread = [each for each in looked_at if each not in self._foreign]
+        ids: list[str] = []
+        for first in range(0, len(unread), _BATCH_SIZE):
+            some = unread[first : first + _BATCH_SIZE]
+            whole = await self._store.parked(ParkedFilter(ids=some), len(some))
+            ids += [one.parked_id for one in whole if _is_understood(one)]
+        self._foreign = frozenset(looked_at).difference(ids)
+        if ids:
+            data = events.ParkedRequeueRequestedData(ids=tuple(ids), by=SOURCE)
+            await self.carry_out([events.ParkedRequeueRequested(id="understood", source=SOURCE, data=data)])
+
     async def _sent(self, found: Sequence[ParkedMessage]) -> list[ParkedMessage]:
         whole = [one for one in found if messages.is_complete(one.detail)]
         if not whole:
             return []
         results = await self._bus.publish([requeued_message(one) for one in whole])
         return [one for one, result in zip(whole, results, strict=True) if result is PublishResult.CONFIRMED]
+
+
+def _is_understood(message: ParkedMessage) -> bool:
+    """True if an event in it can be read. Its consumer takes it or parks it for another reason, so none is
+    requeued twice, unless an earlier supervisor lives."""
+    return any(isinstance(found, DecodedEvent) for found in decode(message.body, message.content_type))
 
 
 def requeued_message(message: ParkedMessage) -> messages.Message:

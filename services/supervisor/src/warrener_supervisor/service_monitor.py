@@ -13,7 +13,7 @@ from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TRIG
 from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.logs import get_logger
-from warrener_store.agents.rows import AgentRow
+from warrener_store.agents.rows import AgentRow, declared_queues
 from warrener_store.incidents.rows import RaisedIncident
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.signals import supervisor_event
@@ -77,7 +77,7 @@ class ServiceMonitor:
         try:
             backlogs = {
                 monitored: await self._bus.backlog(monitored.queue)
-                for monitored in monitored_queues(agents, {row.queue for row in types.values()})
+                for monitored in monitored_queues(agents, declared_queues(types))
             }
         except BusUnreachable:
             return  # no alarm can be published either

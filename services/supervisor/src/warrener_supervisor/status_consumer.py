@@ -18,10 +18,13 @@ from uuid import UUID
 from warrener_contracts.codec import DecodedEvent, format_reason_counts
 from warrener_contracts.events import (
     AgentHeartbeat,
+    AttemptCancelled,
     AttemptFailed,
     AttemptLost,
+    AttemptReleased,
     AttemptSucceeded,
     AttemptSuspended,
+    ErrorKind,
     Event,
     JobCancelRequested,
     Reason,
@@ -31,18 +34,21 @@ from warrener_contracts.messages import Message, as_reply, batch_parked, encode
 from warrener_contracts.parking import park_event
 from warrener_contracts.retryability import is_unrunnable_here
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
+from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Entropy
+from warrener_runtime.lifecycle.declaring import declare_pieces
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
+from warrener_store.gates.rows import takes_turns
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.jobs.views import Success
 from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.cancel_tree import cancel_replies, cancel_trees
+from warrener_supervisor.decisions import workflow_turns
 from warrener_supervisor.decisions.context import JudgeContext, Notification, ParkDecision
 from warrener_supervisor.decisions.delays import count_uncharged
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
@@ -51,6 +57,7 @@ from warrener_supervisor.decisions.signals import SIGNALS, job_of
 from warrener_supervisor.decisions.suspensions import WITHOUT_SUCCESS
 from warrener_supervisor.effects import Contended, SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter, mixed_queues
+from warrener_supervisor.limits import SlotKeeper
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.notifications import (
     FROM_THE_BEGINNING,
@@ -60,10 +67,11 @@ from warrener_supervisor.notifications import (
     success_message,
 )
 from warrener_supervisor.trace_spans import JobSpans
-from warrener_supervisor.workflow_turns import TurnMaker
+from warrener_supervisor.workflow_turns import Member, TurnMaker, ends_map_or_call
 
 _log = get_logger("observe")
 
+_REPORTS = (AttemptSucceeded, AttemptFailed, AttemptCancelled, AttemptReleased)
 _MAX_ROUNDS = 20  # other supervisors save the same jobs meanwhile; each round at least one of us gets on
 
 
@@ -83,8 +91,11 @@ class SettledEvents:
     messages: list[Message] = field(default_factory=list[Message])
     dispatched: list[JobRow] = field(default_factory=list[JobRow])  # workflows, with their journals
     suspended: set[UUID] = field(default_factory=set[UUID])
+    awaiting: dict[UUID, list[UUID]] = field(default_factory=dict[UUID, list[UUID]])  # only these child jobs
     overtaken: set[UUID] = field(default_factory=set[UUID])  # ended ones of which children may run on
     parents: set[UUID] = field(default_factory=set[UUID])  # of jobs that have ended, and late reporters
+    released: set[tuple[UUID, int]] = field(default_factory=set[tuple[UUID, int]])  # attempts of slots
+    members: set[Member] = field(default_factory=set[Member])  # of maps, which have ended
 
 
 class StatusConsumer:
@@ -98,6 +109,7 @@ class StatusConsumer:
         spans: JobSpans,
         breakers: BreakerMonitor,
         turns: TurnMaker,
+        slots: SlotKeeper,
         reporter: IncidentReporter,
         record_heartbeats: Callable[[Sequence[AgentHeartbeat]], Awaitable[list[Message]]],
         metrics: SupervisorMetrics,
@@ -106,7 +118,7 @@ class StatusConsumer:
         self._ports = ports
         _, self._store, self._clock, self._timings = ports
         self._entropy, self._spans, self._metrics = entropy, spans, metrics
-        self._breakers, self._turns, self._reporter = breakers, turns, reporter
+        self._breakers, self._turns, self._slots, self._reporter = breakers, turns, slots, reporter
         self._record_heartbeats = record_heartbeats
         self._inbox = Inbox(STATUS_QUEUE.name, {*SIGNALS, AgentHeartbeat}, max_events=max_events)
 
@@ -126,7 +138,10 @@ class StatusConsumer:
         _log_parked(messages)
         await effects.keep_unpublished(self._ports, await self._ports.publish(batch_parked(messages)))
         await effects.publish_turns(self._ports, settled.dispatched)
-        await self._turns.wake(settled.parents, settled.suspended, settled.overtaken)
+        parents = settled.parents | await self._turns.parents_of(settled.members)
+        parents |= await self._turns.woken_before(settled.awaiting)
+        await self._turns.wake(parents, settled.suspended, settled.overtaken)
+        await self._slots.release(settled.released)
         await subscription.ack(deliveries)
         _log.debug(
             "Events about attempts were judged.",
@@ -188,9 +203,13 @@ class StatusConsumer:
             return  # one is poisonous: the judge's saves find out which
         self._metrics.record_successes(ended.values())
         messages = settled.messages
-        settled.parents |= {job.parent_id for job in ended.values() if job.parent_id is not None}
+        settled.released |= {(job_id, job.attempt) for job_id, job in ended.items() if job.gates is not None}
         for job_id, job in ended.items():
             del left[job_id]
+            if job.parent_id is not None and job.member_of is not None:
+                settled.members.add((job.parent_id, job.member_of))
+            elif job.parent_id is not None:
+                settled.parents.add(job.parent_id)
             self._breakers.record_success(job.job_type, job.policy)
             to_all = success_message(job, self._spans.record_success(job, successes[job_id], begun_at))
             messages += [to_all, *(as_reply(to_all, address) for address in dict.fromkeys(job.watchers))]
@@ -211,6 +230,9 @@ class StatusConsumer:
             snoozes=await count_snoozes(self._store, rows, left),
             seen=await self._seen(left),
             announced=await self._announced(left),
+            failed=await self._store.failed_attempts(
+                [row.job_id for row in rows.values() if row.policy.retry_rules and row.error is not None]
+            ),
         )
         judged = [_judge(rows[job_id], entries, context) for job_id, entries in left.items()]
         await effects.save_checkpoints(self._store, judged)
@@ -228,13 +250,18 @@ class StatusConsumer:
                 self._breakers.record(batch)
                 self._metrics.record_saved(batch)
                 settled.append(batch)
+        done.released |= {each for batch in settled for each in _released(batch)}
+        # No publisher misses a queue behind the delay queues, which only a retry rule may name.
+        moved = {batch.row.queue for batch in settled if batch.row.queue != batch.first.queue}
+        if moved:
+            await declare_pieces(self._ports.bus, TOPOLOGY.with_queues(map(dispatch_queue, sorted(moved))))
         await self._follow_workflows(settled, done)
         again = [
             batch.row
             for batch in settled
             if Notification.DISPATCH in batch.notifications and not batch.row.suspensions
         ]
-        resumptions = await effects.load_resumptions(self._store, again)
+        resumptions = await effects.load_resumptions(self._ports, again)
         for batch in settled:
             resumption = resumptions.get(batch.row.job_id, FROM_THE_BEGINNING)
             done.messages += self._messages_for(batch, resumption, context.now)
@@ -250,6 +277,8 @@ class StatusConsumer:
                 done.messages += [
                     _park(entry, Reason.BAD_FIELDS, "the store refuses it") for entry in reports
                 ]
+            elif (awaited := _awaited_at_once(batch, reports, now)) is not None:
+                done.awaiting[row.job_id] = awaited
             elif row.state is JobState.SUSPENDED and (reports or row.ending is not None):
                 done.suspended.add(row.job_id)
             elif row.state in WITHOUT_SUCCESS and reports:
@@ -257,7 +286,10 @@ class StatusConsumer:
             elif _is_overtaken(batch):
                 done.overtaken.add(row.job_id)
             if row.state.terminal and row.parent_id is not None:
-                done.parents.add(row.parent_id)
+                if row.member_of is not None:
+                    done.members.add((row.parent_id, row.member_of))
+                if ends_map_or_call(row):
+                    done.parents.add(row.parent_id)
             if row.suspensions and is_dispatched(row, batch.notifications, now, self._timings):
                 done.dispatched.append(row)
 
@@ -316,6 +348,18 @@ def _is_plain_success(event: Event[Any]) -> TypeGuard[AttemptSucceeded]:
     return type(event) is AttemptSucceeded and event.data.recorded_attempt == event.data.attempt
 
 
+def _awaited_at_once(batch: JobBatch, reports: Sequence[JudgedEvent], now: datetime) -> list[UUID] | None:
+    """Return the child jobs that a workflow awaits which this batch has suspended; None if its journal has to
+    be read. A repeat reads it: another suspension of the attempt may have been stored before."""
+    row = batch.row
+    is_new = batch.first.state is not JobState.SUSPENDED and row.state is JobState.SUSPENDED
+    if not is_new or row.wake_at is None or row.wake_at <= now or len(reports) != 1:
+        return None
+    event = reports[0].event
+    assert isinstance(event, AttemptSuspended)
+    return workflow_turns.awaited_at_once(event.data.suspension, now)
+
+
 def _is_overtaken(batch: JobBatch) -> bool:
     """True if a workflow has succeeded by a turn that did not know the calls of a later one, or of its own
     suspension; also for a repeat."""
@@ -327,6 +371,27 @@ def _is_overtaken(batch: JobBatch) -> bool:
         isinstance(entry.event, AttemptSucceeded) and (waited or entry.event.data.attempt < row.attempt)
         for entry, _ in batch.decisions
     )
+
+
+def _released(batch: JobBatch) -> Iterable[tuple[UUID, int]]:
+    """Return the attempts of which an end was reported, also for a repeat: their slots are free.
+
+    That of the attempt that a job has now is free only if the job has ended, and its last agent says so: else
+    the report did not count, or the job is held. A workflow that goes on keeps its own.
+    """
+    row = batch.row
+    if row.gates is not None and (row.state.terminal or takes_turns(row)):
+        for entry, _ in batch.decisions:
+            if isinstance(entry.event, _REPORTS) and not _is_loss(entry.event):
+                data = entry.event.data
+                by_last = row.state.terminal and row.agent_id in {None, data.agent_id}
+                if data.attempt < row.attempt + by_last:
+                    yield row.job_id, data.attempt
+
+
+def _is_loss(event: Event[Any]) -> bool:
+    """True if another agent reports the end of an attempt whose agent has died or was stopped."""
+    return isinstance(event, AttemptFailed) and event.data.error.kind is ErrorKind.LOST
 
 
 def _success(event: AttemptSucceeded) -> Success:

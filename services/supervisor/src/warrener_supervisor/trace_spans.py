@@ -1,12 +1,13 @@
 """Record the spans of a job once its transitions are saved: waits, lost attempts, verdicts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from warrener_contracts.events import AttemptFailed, AttemptLost, AttemptStarted, ErrorKind, Event
+from warrener_contracts.events import AttemptFailed, AttemptLost, AttemptStarted, CallKind, ErrorKind, Event
 from warrener_contracts.identity import attempt_span_id
+from warrener_contracts.journals import next_timer
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import LinkTo, SpanFailure, SpanShape, Telemetry, TraceContext, names
@@ -15,11 +16,22 @@ from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.rules import VERDICT
 from warrener_store.jobs.timeline import IntervalCause, JobInterval, current_waits, waits_in_queue
 from warrener_store.jobs.views import SucceededJob
+from warrener_store.workflows.rows import TurnRow, WaitKind
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.signals import attempt_of
 
 _LOST = "lost"
+_MAX_AWAITS = 100  # spans of one turn's answers
+
+
+class JobWait(NamedTuple):
+    """A wait of a workflow that is over."""
+
+    name: str
+    kind: WaitKind
+    since: datetime
+    until: datetime
 
 
 class JobSpans:
@@ -60,6 +72,53 @@ class JobSpans:
             if row.traceparent is not None:
                 own = TraceContext(row.traceparent, row.tracestate)
                 record_waits(self._telemetry, row, current_waits(row, now), own)
+
+    def record_answers(self, row: JobRow, turns: Sequence[TurnRow], begun: TurnRow) -> None:
+        """Record the waits of a suspended workflow that the answers of the turn which has begun end."""
+        if not self._telemetry.records(TraceContext(row.traceparent, row.tracestate)):
+            return
+        made = {
+            call.call_id: (call, turn.suspended_at or row.updated_at)
+            for turn in turns
+            for call in (turn.suspension.calls if turn.suspension is not None else ())
+        }
+        timer = next_timer(turns)
+        for answer in begun.answers[:_MAX_AWAITS]:
+            failure = None if (error := answer.error) is None else SpanFailure(error.type, error.message)
+            if (found := made.get(answer.call_id or "")) is None:
+                wait = JobWait("timer", WaitKind.TIMER, row.updated_at, answer.at)
+                self._record_await(row, wait, {names.CALL_LINE: timer[1] if timer else ""}, failure)
+                continue
+            call, since = found
+            kind = WaitKind.SIGNAL if call.kind is CallKind.SIGNAL else WaitKind.CHILD
+            of_call: dict[str, str] = {names.CALL: call.call_id, names.CALL_LINE: call.line}
+            of_call |= {} if call.job_id is None else {names.CHILD_JOB_ID: str(call.job_id)}
+            self._record_await(row, JobWait(call.name, kind, since, answer.at), of_call, failure)
+
+    def record_hold(self, row: JobRow, now: datetime) -> None:
+        """Record how long a workflow was held."""
+        self._record_await(row, JobWait("operator", WaitKind.HELD, row.updated_at, now), {})
+
+    def _record_await(
+        self, row: JobRow, wait: JobWait, of_call: Mapping[str, str], failure: SpanFailure | None = None
+    ) -> None:
+        own = TraceContext(row.traceparent, row.tracestate)
+        if own.traceparent is None:  # the trace begins in the agent, and nobody else knows it
+            return
+        attributes = {names.JOB_ID: str(row.job_id), names.JOB_TYPE: row.job_type, **of_call}
+        self._telemetry.record(
+            names.AWAIT.name(wait.name),
+            wait.since,
+            wait.until,
+            kind=names.AWAIT.kind,
+            parent=own,
+            attributes={
+                **{name: value for name, value in attributes.items() if value},
+                names.WAIT_CAUSE: wait.kind.value,
+                names.ATTEMPT: row.attempt,
+            },
+            failure=failure,
+        )
 
     def _record_transition(
         self,

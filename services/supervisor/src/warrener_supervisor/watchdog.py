@@ -16,11 +16,13 @@ from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_store.gates.rows import takes_turns
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.jobs.views import START_TIMEOUT_REPORTED
 from warrener_supervisor.decisions.starts import timeout_check_at
 from warrener_supervisor.decisions.timeouts import deadline_event, has_overrun, watchdog_event
 from warrener_supervisor.effects import SupervisorPorts
+from warrener_supervisor.limits import SlotKeeper
 
 _FORGET_AFTER = timedelta(minutes=10)
 
@@ -76,8 +78,9 @@ _WATCHED = (JobState.RUNNING, JobState.RETRYING)
 class Watchdog:
     """Reports time limits. A finding read without an effect is published again after its claim."""
 
-    def __init__(self, ports: SupervisorPorts) -> None:
+    def __init__(self, ports: SupervisorPorts, slots: SlotKeeper) -> None:
         self._bus, self._store, self._clock, self._timings = ports
+        self._slots = slots
         self._findings = FindingPublisher(ports.bus, ports.clock)
 
     async def run_once(self) -> None:
@@ -91,7 +94,9 @@ class Watchdog:
         until = now + self._timings.claim
         due = await self._store.claim_due(_WATCHED, now, until, _BATCH_SIZE)
         late = await self._store.claim_deadlines(now, until, _BATCH_SIZE)
-        events = [(row, watchdog_event(row, now, self._timings)) for row in due]
+        await self._slots.retry([row for row in due if row.state is JobState.RETRYING and takes_turns(row)])
+        due_here = [row for row in due if row.state is not JobState.RETRYING or not takes_turns(row)]
+        events = [(row, watchdog_event(row, now, self._timings)) for row in due_here]
         events += [(row, deadline_event(row, now)) for row in late]
         found = [(row, event) for row, event in events if event is not None]
         _log_reported(*await self._findings.publish(found))

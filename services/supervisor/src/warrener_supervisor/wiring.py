@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from warrener_contracts.registry import build_models
 from warrener_contracts.topology import (
@@ -35,6 +36,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import STORE_DURATION
 from warrener_store import Store, StoreNotMigrated, open_store
+from warrener_store.agents.rows import declared_queues
 from warrener_store.databases.address import StoreUrlError
 from warrener_store.incidents.rows import TOPOLOGY_REFUSED, refused_pieces
 from warrener_store.installation import ForeignBroker, claim_namespace
@@ -51,12 +53,13 @@ from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnS
 from warrener_supervisor.escalation.runner import EscalationRunner
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatConsumer, HeartbeatCoverage
 from warrener_supervisor.heartbeat_sentinel import HeartbeatSentinel
+from warrener_supervisor.limits import SlotKeeper
 from warrener_supervisor.log_consumer import LogConsumer
 from warrener_supervisor.loss_detector import LossDetector
 from warrener_supervisor.metrics import INTERVAL as GAUGES_INTERVAL
 from warrener_supervisor.metrics import StoreGauges, SupervisorMetrics
 from warrener_supervisor.redispatch import Redispatcher
-from warrener_supervisor.requeue import ParkedMessageRequeuer
+from warrener_supervisor.requeue import REQUEUE_INTERVAL, ParkedMessageRequeuer
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
 from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.settings import SupervisorSettings
@@ -80,6 +83,7 @@ _LOGS_AT_ONCE, _LOGS_PREFETCH = 50, 100
 _ALERT_EVERY = 5.0
 _COMPARE_EVERY = 5.0  # seconds between comparisons of the store with the dispatch queues
 _UNPUBLISHED_EVERY = 1.0
+_SWEEP_EVERY = 5.0
 _FORGET_EVERY = 3600.0
 _DECLARE_EVERY = 20.0
 _DECLARE_WITHIN = 60.0  # seconds: while a node of a cluster is frozen, declarations wait
@@ -111,7 +115,15 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     breakers, reporter = BreakerMonitor(ports), IncidentReporter(store.escalations, clock)
     metrics = SupervisorMetrics(telemetry.metrics)
     requeuer, spans = ParkedMessageRequeuer(bus, store), JobSpans(telemetry, clock)
-    turns = TurnMaker(ports, spans=spans, reporter=reporter, metrics=metrics)
+    tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
+
+    def listed_jobs() -> set[UUID] | None:
+        now = clock.monotonic()
+        is_complete = coverage.is_conclusive(now)
+        return tracker.jobs_listed_since(now - timings.lease.total_seconds()) if is_complete else None
+
+    slots = SlotKeeper(ports, spans=spans, listed_jobs=listed_jobs)
+    turns = TurnMaker(ports, spans=spans, reporter=reporter, metrics=metrics, slots=slots)
     inbox = supervisor_inbox(
         ports, settings.batch_limit, breakers=breakers, turns=turns, incidents=reporter, requeuer=requeuer
     )
@@ -119,7 +131,6 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
     replica = f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
     heartbeats = heartbeats_queue(replica)
-    tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
 
     async def raise_unproved(text: str) -> None:
         await reporter.raise_incident(_UNPROVED, heartbeats.name, _UNPROVED, {"text": text})
@@ -139,6 +150,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         spans=spans,
         breakers=breakers,
         turns=turns,
+        slots=slots,
         reporter=reporter,
         record_heartbeats=heartbeat_consumer.record,
         metrics=metrics,
@@ -189,13 +201,15 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
         judging("breakers", breakers.run_once, every=looks),
         judging("escalation", escalation.run_once, every=looks),
-        judging("watchdog", Watchdog(ports).run_once, every=looks),
+        judging("watchdog", Watchdog(ports, slots).run_once, every=looks),
+        judging("slots", slots.run_once, every=_SWEEP_EVERY),
         judging("workflows", turns.run_once, every=looks),
         judging(
             "unpublished jobs",
             UnpublishedDispatcher(ports, reporter, spans=spans).run_once,
             every=_UNPUBLISHED_EVERY,
         ),
+        Loop("requeue", requeuer.requeue_understood, every=REQUEUE_INTERVAL.total_seconds(), clock=clock),
         judging("redispatch", Redispatcher(ports, spans=spans).run_once, every=_COMPARE_EVERY),
         Loop("topology", keeper.run_once, every=_DECLARE_EVERY, clock=clock),
         Loop("hearing", partial(_sample, coverage, clock), every=TICK, clock=clock),
@@ -253,7 +267,7 @@ class TopologyKeeper:
         await self._reporter.raise_incidents(refused_pieces(texts | current_refusals(), self._clock.now()))
 
     async def _some_queues(self) -> list[str]:
-        queues = sorted({row.queue for row in (await self._store.job_types()).values()})
+        queues = sorted(declared_queues(await self._store.job_types()))
         first = self._next if self._next < len(queues) else 0
         self._next = first + _QUEUES_AT_ONCE
         return queues[first : self._next]

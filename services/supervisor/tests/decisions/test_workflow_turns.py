@@ -9,8 +9,8 @@ from warrener_contracts import events
 from warrener_contracts.identity import child_job_id
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_MESSAGE
-from warrener_store.jobs.rows import JobRow
-from warrener_store.workflows.rows import ChildEnd, SignalRow, TurnRow
+from warrener_store.jobs.rows import JobRow, evolve
+from warrener_store.workflows.rows import ChildEnd, SignalRow, TurnRow, WaitKind
 from warrener_supervisor.decisions import workflow_turns
 
 A, B, C = stage.call("a"), stage.call("b"), stage.call("c")
@@ -164,3 +164,16 @@ def test_a_dispatch_that_agents_would_refuse_is_too_large() -> None:
     assert workflow_turns.MAX_DISPATCH < MAX_MESSAGE
     assert workflow_turns.dispatch_excess(workflow_turns.MAX_DISPATCH) is None
     assert "have 9000000 bytes" in (workflow_turns.dispatch_excess(9_000_000) or "")
+
+
+def test_the_first_of_several_things_that_a_workflow_waits_for_is_its_wait() -> None:
+    mapped = events.Call(call_id="m", kind=events.CallKind.MAP, name="files.load")
+
+    def wait(*calls: events.Call, row: JobRow = ROW) -> WaitKind:
+        return workflow_turns.wait_of(row, [turn(1, *calls)]).kind
+
+    assert wait(stage.signal_call("1"), A) is wait(mapped) is WaitKind.CHILD
+    assert wait(stage.signal_call("1"), STEP) is WaitKind.SIGNAL
+    assert wait(STEP) is wait() is WaitKind.TIMER
+    assert wait(A, row=evolve(ROW, ending_reason="failed")) is WaitKind.HELD
+    assert wait(A, row=evolve(ROW, ending=JobState.DEAD, ending_reason="failed")) is WaitKind.END

@@ -3,7 +3,7 @@
 The context carries the time and the chance, so that the judge needs no clock and no randomness.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,10 +16,12 @@ from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.views import FailedAttempt
 
 _ANSWER = timedelta(seconds=2)
 _NONE: Mapping[UUID, int] = MappingProxyType({})
 _NOBODY: Mapping[str, datetime] = MappingProxyType({})
+_NO_FAILURES: Mapping[UUID, Sequence[FailedAttempt]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class JudgeContext(NamedTuple):
 
     `chance` in [0, 1) spreads retries. `holding` has the open breakers. `snoozes` counts a job's snoozes
     where its row alone does not show them. `seen` says when agents that are reported lost last sent a
-    heartbeat. `announced` says when job types were last announced that agents report as unknown.
+    heartbeat. `announced` says when job types were last announced that agents report as unknown. `failed` has
+    the last failed attempts of jobs whose policies choose by them.
     """
 
     now: datetime
@@ -66,6 +69,7 @@ class JudgeContext(NamedTuple):
     snoozes: Mapping[UUID, int] = _NONE
     seen: Mapping[str, datetime] = _NOBODY
     announced: Mapping[str, datetime] = _NOBODY
+    failed: Mapping[UUID, Sequence[FailedAttempt]] = _NO_FAILURES
 
 
 class Notification(StrEnum):

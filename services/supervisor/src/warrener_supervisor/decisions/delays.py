@@ -7,7 +7,9 @@ from warrener_contracts.events import ErrorInfo
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow
+from warrener_store.gates.rows import takes_turns
 from warrener_store.jobs.rows import JobRow, evolve
+from warrener_store.jobs.rules import CHOSEN
 from warrener_supervisor.breakers.state_machine import COUNTED_ERRORS
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 
@@ -71,7 +73,7 @@ def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime
     """
     if context.holding.find_blocking(row.job_type, row.policy, row.queue) is not None:
         return due_at if due_at > context.now else context.now + RECHECK_INTERVAL
-    in_store = due_at - context.now > context.timings.max_queue_delay
+    in_store = takes_turns(row) or due_at - context.now > context.timings.max_queue_delay
     return due_at if in_store else due_at + context.timings.delay_grace
 
 
@@ -99,4 +101,6 @@ def annotate(breaker: BreakerRow, decision: JobTransition) -> JobTransition:
     verdict = f"not charged, held back: {breaker.name} is {breaker.state.value}"
     if row.due_at is not None and row.due_at > row.updated_at:
         verdict += f"; retry at {row.due_at.isoformat()}"
+    _, *chosen = decision.attempt.verdict.partition(CHOSEN)
+    verdict += "".join(chosen)
     return decision._replace(verdict="held back", attempt=replace(decision.attempt, verdict=verdict))

@@ -112,6 +112,11 @@ class HeartbeatTracker:
         agent = self._agents.get(agent_id)
         return agent is not None and agent.received > moment
 
+    def jobs_listed_since(self, moment: float) -> set[UUID]:
+        """Return the jobs in the lists that were received after this moment."""
+        agents = [agent for agent in self._agents.values() if agent.received > moment]
+        return {line.job_id for agent in agents for line in agent.lines}
+
     def forget(self, before: float) -> None:
         """Forget the agents that have sent nothing since `before`."""
         self._agents = {name: agent for name, agent in self._agents.items() if agent.received > before}

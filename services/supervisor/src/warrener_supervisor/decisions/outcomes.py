@@ -178,7 +178,7 @@ def describe_cancel(before: JobRow | None, after: JobRow | None, *, tree: bool) 
     if after.state is JobState.CANCELLED:
         return True, "it was cancelled before" if before.state.terminal else ""
     if after.ending is not None:
-        return True, f"its calls are undone, then it is {after.ending.value}"
+        return True, f"its child jobs end, what has an undo is undone, then it is {after.ending.value}"
     if tree:
         return True, "its child jobs are cancelled" if after.state.terminal else "its agent stops it"
     if after.state.terminal:

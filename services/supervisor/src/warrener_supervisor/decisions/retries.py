@@ -8,7 +8,8 @@ from warrener_contracts import events
 from warrener_contracts.retryability import CODE_CHANGED, is_unrunnable_here, non_retryable_reason
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, evolve
-from warrener_supervisor.decisions import delays, outcomes, poison
+from warrener_store.jobs.rules import CHOSEN
+from warrener_supervisor.decisions import delays, outcomes, poison, retry_rules
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 from warrener_supervisor.decisions.outcomes import attempt_record
 from warrener_supervisor.decisions.timeouts import has_overrun, timeout_error, was_overrunning
@@ -236,6 +237,7 @@ def _retry_if_attempts_left(
 def _retry(charged: JobRow, record: AttemptRow, delay: timedelta, context: JudgeContext) -> JobTransition:
     """Make attempt n+1, due after `delay`. The row is the truth about that; a delay queue only wakes it."""
     wait = max(delay, context.timings.min_queue_delay) if delay else delay
+    charged, chosen = retry_rules.choose_next(charged, record, context.failed.get(charged.job_id, ()))
     due_at = context.now + wait
     row = evolve(
         charged,
@@ -256,7 +258,7 @@ def _retry(charged: JobRow, record: AttemptRow, delay: timedelta, context: Judge
     return JobTransition(
         row,
         "retry",
-        attempt=replace(record, verdict=f"retry at {due_at.isoformat()}"),
+        attempt=replace(record, verdict=f"retry at {due_at.isoformat()}{chosen and CHOSEN + chosen}"),
         notifications=frozenset({Notification.DISPATCH, Notification.RETRYING}),
     )
 

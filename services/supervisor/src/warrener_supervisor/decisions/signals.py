@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_contracts import events
+from warrener_contracts.retryability import is_unknown_job_type
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, compare_attempts
 from warrener_store.jobs.rows import JobRow
 from warrener_supervisor import SOURCE
@@ -105,12 +106,12 @@ def stale_reason(row: JobRow, event: events.Event[Any], context: JudgeContext) -
     match event:
         case events.AttemptLost():
             return _seen_since(row, event, context)
-        case events.AttemptFailed() | events.AttemptCancelled():
+        case events.AttemptFailed() | events.AttemptCancelled() if _has_claimed(event):
             return _held_by_another(row, event.data.agent_id, event.data.started_at)
-        case events.AttemptReleased():
+        case events.AttemptFailed() | events.AttemptReleased():
             return _held_by_another(row, event.data.agent_id, None)
-        case events.AttemptTimedOut() if row.started_at and row.started_at + row.policy.timeout > context.now:
-            return f"it has time until {(row.started_at + row.policy.timeout).isoformat()}"
+        case events.AttemptTimedOut() if row.started_at and row.started_at + row.timeout > context.now:
+            return f"it has time until {(row.started_at + row.timeout).isoformat()}"
         case events.JobDeadlinePassed() if row.deadline_at is None or row.deadline_at > context.now:
             return "its deadline has not passed"
         case _:
@@ -129,6 +130,11 @@ def _seen_since(row: JobRow, event: events.AttemptLost, context: JudgeContext) -
     if event.time is not None and row.updated_at > event.time:
         return f"an event about it was judged since, at {row.updated_at.isoformat()}"
     return None
+
+
+def _has_claimed(event: events.AttemptFailed | events.AttemptCancelled) -> bool:
+    """False if the agent gives back a dispatch that it cannot run, perhaps a second copy."""
+    return isinstance(event, events.AttemptCancelled) or not is_unknown_job_type(event.data.error)
 
 
 def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 from warrener_contracts import events
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.breakers.gate import RECHECK_INTERVAL
+from warrener_store.gates.rows import takes_turns
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, evolve
 from warrener_supervisor.decisions import outcomes, poison
 from warrener_supervisor.decisions.context import (
@@ -77,16 +78,21 @@ def has_ended(row: JobRow, event: events.Event[Any]) -> bool:
 
 def timeout_check_at(row: JobRow, started_at: datetime, timings: Timings) -> datetime:
     """Return when the watchdog must look at a running attempt. Its lease belongs to its agent."""
-    return started_at + row.policy.timeout + timings.timeout_grace
+    return started_at + row.timeout + timings.timeout_grace
 
 
-def on_overdue(row: JobRow, _: events.AttemptStartTimedOut, context: JudgeContext) -> JobTransition:
+def on_overdue(
+    row: JobRow, _: events.AttemptStartTimedOut, context: JudgeContext
+) -> JobTransition | NoChange:
     """Queue a retry whose time has passed; its attempt number stays.
 
     Its dispatch left the delay queue at its time, and waits in its queue or is lost: `redispatch` compares
     the two, so that a backlog makes no second message. Only a dispatch that waited in the store is
-    published here. A retry that a breaker holds back is postponed; a half-open one admits its probes.
+    published here. A retry that a breaker holds back is postponed; a half-open one admits its probes. One
+    that needs a slot gets it elsewhere (`limits`).
     """
+    if takes_turns(row):
+        return NoChange("it waits for a slot")
     if breaker := context.holding.holds(row, context.now):
         put_off = evolve(row, wake_at=context.now + RECHECK_INTERVAL, updated_at=context.now)
         return JobTransition(put_off, f"held back: {breaker.name} is {breaker.state.value}")

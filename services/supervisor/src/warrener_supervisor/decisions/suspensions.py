@@ -12,7 +12,7 @@ from warrener_store.jobs.rows import JobRow, evolve
 from warrener_store.jobs.rules import merge_watchers
 from warrener_supervisor.decisions import outcomes
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification
-from warrener_supervisor.decisions.workflow_turns import dispatched_turn
+from warrener_supervisor.decisions.workflow_turns import dispatched_turn, first_look
 
 WITHOUT_SUCCESS = frozenset({JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
 OF_A_BEGUN_END = frozenset({Notification.CANCEL})
@@ -34,11 +34,13 @@ def on_suspended(row: JobRow, event: AttemptSuspended, context: JudgeContext) ->
         lease_until=None,
         progress=None,
         progress_note=None,
-        wake_at=context.now,
+        wake_at=first_look(added, context.now),
         updated_at=context.now,
     )
     if added.calls or added.answers:
         suspended = evolve(suspended, failures=0, losses=0, error=None)
+    if added.continued is not None and row.cancel_reason is None:  # else its calls are undone
+        suspended = evolve(suspended, generation=row.attempt, suspensions=1, failures=0, losses=0, error=None)
     if suspended.cancel_reason is not None:
         return outcomes.end_cancelled(suspended, None, context.now)  # which `begin_end` makes its beginning
     return JobTransition(suspended, "suspended")
@@ -86,8 +88,24 @@ def _hold(decision: JobTransition, now: datetime) -> JobTransition:
 
 def resumed(row: JobRow, now: datetime) -> JobRow:
     """Return the row of a held workflow whose last turn is tried again, as if it had never failed."""
+    return dispatched_turn(_without_failure(row), now)
+
+
+def waiting_for_retries(row: JobRow, now: datetime) -> JobRow:
+    """Return the row of a held workflow whose last turn is tried again once the child jobs have ended that
+    are requested again. Their calls are in the store already, as those of a suspension."""
     return evolve(
-        dispatched_turn(row, now),
+        _without_failure(row),
+        version=row.version + 1,
+        suspensions=row.suspensions + 1,
+        wake_at=now,
+        updated_at=now,
+    )
+
+
+def _without_failure(row: JobRow) -> JobRow:
+    return evolve(
+        row,
         ending_reason=None,
         failures=0,
         losses=0,

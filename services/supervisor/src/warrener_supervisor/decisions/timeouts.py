@@ -25,7 +25,7 @@ def has_overrun(row: JobRow, now: datetime, timings: Timings) -> bool:
     """True if the current attempt runs past its timeout and past the agent's time to end it itself."""
     if row.state is not JobState.RUNNING or row.started_at is None:
         return False
-    return row.started_at + row.policy.timeout + timings.timeout_grace <= now
+    return row.started_at + row.timeout + timings.timeout_grace <= now
 
 
 def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings: Timings) -> bool:
@@ -34,7 +34,7 @@ def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings:
     An agent that fell silent before that was lost, however late that is noticed: a supervisor may have
     been away.
     """
-    if row.started_at is None or row.started_at + row.policy.timeout > last_seen_at:
+    if row.started_at is None or row.started_at + row.timeout > last_seen_at:
         return False
     return has_overrun(row, now, timings)
 
@@ -49,7 +49,7 @@ def timeout_error(
     row: JobRow, how_it_ended: str, flight_record: FlightRecord | None = None
 ) -> events.ErrorInfo:
     """Make the error of an attempt that timed out."""
-    seconds = row.policy.timeout.total_seconds()
+    seconds = row.timeout.total_seconds()
     return events.ErrorInfo(
         kind=events.ErrorKind.TIMEOUT,
         type="timeout",
@@ -65,9 +65,7 @@ def watchdog_event(row: JobRow, now: datetime, timings: Timings) -> events.Event
         return job_event(events.AttemptStartTimedOut, row, f"{row.attempt}:overdue", now, overdue)
     if not has_overrun(row, now, timings):
         return None
-    timed_out = events.AttemptTimedOutData(
-        **_attempt(row), timeout_seconds=row.policy.timeout.total_seconds()
-    )
+    timed_out = events.AttemptTimedOutData(**_attempt(row), timeout_seconds=row.timeout.total_seconds())
     return job_event(events.AttemptTimedOut, row, f"{row.attempt}:timed_out", now, timed_out)
 
 

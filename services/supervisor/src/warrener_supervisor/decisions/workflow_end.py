@@ -61,7 +61,7 @@ EndStep = CancelChildren | UndoCall | AwaitUndo | FinishEnd
 def undos_of_end(row: JobRow, turns: Sequence[TurnRow]) -> list[UUID]:
     """Return the ids of the jobs that undo calls. None is requested before all children have ended."""
     return [
-        undo_job_id(row.job_id, call.call_id)
+        undo_job_id(row.job_id, call.undo_key)
         for call in all_calls(turns)
         if call.job_id is not None and call.undo is not None
     ]
@@ -102,7 +102,7 @@ def next_step(
         child = jobs.get(call.job_id) if call.job_id is not None else None
         if call.undo is None or child is None or not child.attempt or not _has_ended(child):
             continue  # nothing was done, or a detached one goes on; one that died may have had an effect
-        undo = jobs.get(undo_job_id(row.job_id, call.call_id))
+        undo = jobs.get(undo_job_id(row.job_id, call.undo_key))
         if undo is None:
             return UndoCall(call, max(last_end or row.updated_at, row.updated_at))
         if not undo.state.terminal:
@@ -121,7 +121,7 @@ def _last_end(row: JobRow, calls: Iterable[events.Call], jobs: Mapping[UUID, Chi
         each
         for call in calls
         if not call.detached
-        for each in (call.job_id, undo_job_id(row.job_id, call.call_id))
+        for each in (call.job_id, undo_job_id(row.job_id, call.undo_key))
         if each is not None
     ]
     ends = [jobs[each].finished_at for each in ids if each in jobs]
@@ -165,7 +165,7 @@ def child_cancel(row: JobRow, child: UUID, reason: str, now: datetime) -> events
 def undo_request(row: JobRow, call: events.Call, now: datetime) -> events.JobRequested:
     """Make the request of the job that undoes `call`."""
     assert call.undo is not None
-    job_id, undo = str(undo_job_id(row.job_id, call.call_id)), call.undo
+    job_id, undo = str(undo_job_id(row.job_id, call.undo_key)), call.undo
     return events.JobRequested(
         id=job_id,
         source=undo_source(row.job_id),
@@ -248,7 +248,7 @@ def missing_undo(row: JobRow, call: events.Call, now: datetime) -> RaisedInciden
         UNDO_MISSING,
         row,
         call,
-        f"the end of workflow {row.job_id} waits: job {undo_job_id(row.job_id, call.call_id)} of type "
+        f"the end of workflow {row.job_id} waits: job {undo_job_id(row.job_id, call.undo_key)} of type "
         f"{_undo_type(call)}, which undoes its call of {call.name} (job {call.job_id}), was requested and is "
         "not there: is its job type declared? `warrener parked` lists requests that were not accepted",
         now,
@@ -256,7 +256,7 @@ def missing_undo(row: JobRow, call: events.Call, now: datetime) -> RaisedInciden
 
 
 def _incident(kind: str, row: JobRow, call: events.Call, text: str, now: datetime) -> RaisedIncident:
-    undo = str(undo_job_id(row.job_id, call.call_id))
+    undo = str(undo_job_id(row.job_id, call.undo_key))
     return RaisedIncident(
         kind=kind,
         fingerprint=f"{kind}:{row.job_type}:{call.name}"[:200],

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from warrener_contracts.retryability import matches_pattern
+from warrener_contracts.policy import matches_pattern
 from warrener_store.incidents.rows import IncidentRow
 from warrener_supervisor.escalation.facts import error_of
 from warrener_supervisor.escalation.policy import (
