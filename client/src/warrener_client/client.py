@@ -301,12 +301,22 @@ class Client:
         )
 
     async def continue_held(
-        self, job_id: UUID, action: Literal["resume", "undo"], *, reply_timeout: float | None = None
+        self,
+        job_id: UUID,
+        action: Literal["resume", "undo"],
+        *,
+        retry: Sequence[str] = (),
+        reply_timeout: float | None = None,
     ) -> str:
         """Resume a held workflow, whose last turn is tried again, or have its calls undone and end it; see
         `send` for the reply. One that has ended refuses it in the reply.
+
+        `retry`: failed calls of a workflow that is resumed; their child jobs are requested again first. A
+        call_id, a child job, or a job type for those that failed last.
         """
-        data = events.JobContinueRequestedData(job_id=job_id, action=events.HeldAction(action))
+        data = events.JobContinueRequestedData(
+            job_id=job_id, action=events.HeldAction(action), retry=tuple(retry)
+        )
         return await self._command(events.JobContinueRequested, str(job_id), data, reply_timeout)
 
     async def open_breaker(

@@ -23,9 +23,10 @@ from warrener.explanations.causes import Cause
 from warrener.explanations.facts import SystemFacts, UnseenFacts
 from warrener.gathering import gather, gather_system
 from warrener_contracts.events import Call, CallKind, Suspension
-from warrener_contracts.identity import job_id_of, undo_job_id
+from warrener_contracts.identity import child_job_id, job_id_of, undo_job_id
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
+from warrener_store.gates.rows import GateWaiter, SlotClaim
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.workflows.rows import TurnRow
@@ -223,3 +224,36 @@ def test_a_workflow_that_ends_is_gathered_with_its_undo_once_its_child_jobs_are_
     undo, (workflow, undoing) = on_store(store_url, find)
     assert workflow.awaited.row.job_id == undo.job_id
     assert undoing.parent_call.name == "cards.charge"
+
+
+def test_a_workflow_whose_child_jobs_wait_for_slots_is_gathered_with_the_limit_and_all_that_is_left(
+    store_url: str,
+) -> None:
+    """Of its map, two batches have been requested; a slot is held by the workflow above it."""
+    grandparent, holder = (queued_job(state=JobState.SUSPENDED, suspensions=1) for _ in range(2))
+    row = queued_job(state=JobState.SUSPENDED, suspensions=1, parent_id=grandparent.job_id, wake_at=ago(-600))
+    batches = [Call(call_id=f"map#1/{number}", kind=CallKind.MAP, name="x", size=3) for number in range(2)]
+    since, far = ago(60), ago(-40_000)
+    ids = [child_job_id(row.job_id, f"map#1/0/{number}") for number in range(3)]
+    done, limited, later = (
+        waiting_job(job_id=job_id, parent_id=row.job_id, gates='[["job/x",2]]', due_at=since, wake_at=far)
+        for job_id in ids
+    )
+
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> Any:
+        claims = [SlotClaim(one.job_id, 1, since, (("job/x", 2),)) for one in (grandparent, holder)]
+        await store.take_slots(claims, since, fresh=True)
+        await store.insert_jobs([grandparent, holder, row, done, limited, later])
+        await store.save_jobs([succeeded(done)])
+        suspension = Suspension(calls=tuple(batches))
+        await store.keep_suspensions([TurnRow(job_id=row.job_id, attempt=1, suspension=suspension)])
+        await store.add_waiters([GateWaiter(one.job_id, "job/x", since) for one in (limited, later)])
+        return [await gather(store, endpoints, str(one.job_id)) for one in (row, limited)]
+
+    workflow, waits = on_store(store_url, find)
+    assert (workflow.members_left, workflow.awaited.row.job_id) == (5, limited.job_id)
+    found = explain(replace(workflow, system=SystemFacts(now=workflow.system.now)))
+    assert (found.cause, found.needs_action) == (Cause.CALL_AWAITED, False)
+    assert found.sentence == "The workflow waits for 5 of 6 jobs of x"
+    assert f"job {limited.job_id} is waiting: All 2 slots of limit job/x are taken" in found.detail
+    assert waits.limit.above == (grandparent.job_id,)

@@ -58,7 +58,7 @@ def timeless(document: Any) -> str:
 def test_each_verb_has_a_button_on_a_page() -> None:
     templates = Path(page.__file__).parent.joinpath("templates").rglob("*.html")
     offered = set(re.findall(r"\b(?:action|may)\(\"([\w.-]+)\"", "".join(map(Path.read_text, templates))))
-    offered |= {one.verb for one in end_hold(uuid4())}  # in the box of the cause, for a held job alone
+    offered |= {one.verb for one in end_hold(uuid4(), None)}  # in the box of the cause, for a held job alone
     assert set(installed_site().actions) <= offered
 
 

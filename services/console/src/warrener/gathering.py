@@ -11,12 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from warrener.context import ResolvedEndpoints
 from warrener.errors import CommandError
 from warrener.explanations.facts import (
+    MAX_COUNTED_BATCHES,
     AgentSubject,
     JobFacts,
+    LimitFacts,
     QueueFacts,
     QueueSubject,
     ScheduleFacts,
@@ -26,9 +29,10 @@ from warrener.explanations.facts import (
     UnseenFacts,
     ended_agents,
 )
+from warrener.explanations.workflows import batches_of
 from warrener.selection import search_job
 from warrener_contracts.fields import is_queue_name
-from warrener_contracts.identity import undo_job_id
+from warrener_contracts.identity import DETACHED_SOURCE, child_job_id, undo_job_id
 from warrener_contracts.journals import all_calls, open_calls
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
@@ -42,7 +46,6 @@ from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
     from warrener.doctor.inspector import BrokerInspector, QueueInfo
     from warrener.doctor.management_api import QueueBindings
@@ -60,6 +63,9 @@ _MIN_FREE = 1 << 20  # bytes; a commit of SQLite may need as much
 _COUNTED_JOBS = 1000
 _SEARCHED_JOBS = 200
 _TICKS = 50
+_HOLDERS = 50
+_LEVELS = 5  # of workflows above a job
+_COUNTED_LINE = 10_000
 _SCHEDULE_SOURCE = "warrener/schedule/"
 
 
@@ -290,7 +296,8 @@ async def gather_job(
     """Gather the facts of one job; those of the broker only while it is not over."""
     turns, jobs = await gather_turns(store, row)
     signals = await store.sent_signals(row.job_id) if row.suspensions else []
-    awaited = None if row.state.terminal else _find_awaited(row, turns, jobs)
+    members_left, member = await _gather_members(store, row, turns)
+    awaited = member if row.state.terminal else _find_awaited(row, turns, jobs) or member
     queues = {row.queue} if awaited is None else {row.queue, awaited.queue}
     system = await gather_system(
         store,
@@ -323,11 +330,36 @@ async def gather_job(
         turns=tuple(turns),
         jobs=jobs,
         awaited=None if awaited is None else await _facts_of_awaited(store, system, awaited),
+        members_left=members_left,
         parked_child=await _find_parked_child(store, system, missing[0]) if missing else None,
         settled=frozenset(one.job_id for one in found if not one.state.unresolved),
         signals=tuple(signals),
+        limit=await _gather_limit(store, row),
         parent=parent,
         parent_call=parent_call,
+    )
+
+
+async def _gather_limit(store: "Store", row: JobRow) -> LimitFacts | None:
+    """Gather the facts of the gate before which a job waits."""
+    waits = row.gates is not None and row.state in {JobState.WAITING, JobState.RETRYING}
+    waiter = await store.waiter_of(row.job_id) if waits else None
+    if waiter is None or waiter.since != row.due_at:
+        return None
+    holders, above, one = await store.slots_of(waiter.gate, _HOLDERS), list[UUID](), row
+    for _ in range(_LEVELS):
+        if one.parent_id is None or one.source.startswith(DETACHED_SOURCE):
+            break
+        if (found := (await store.jobs_by_id([one.parent_id])).get(one.parent_id)) is None:
+            break
+        one = found
+        above += [slot.job_id for slot in holders if one.suspensions and slot.job_id == one.job_id]
+    return LimitFacts(
+        room=(await store.gate_rooms([waiter.gate]))[waiter.gate],
+        holders=tuple(holders),
+        above=tuple(above),
+        since=waiter.since,
+        before=await store.count_before(waiter, _COUNTED_LINE),
     )
 
 
@@ -340,7 +372,7 @@ async def gather_turns(store: "Store", row: JobRow) -> "tuple[Sequence[TurnRow],
     ids = {call.job_id for call in open_calls(turns)}
     if row.ending is not None or (row.state.terminal and row.state is not JobState.SUCCEEDED):
         undone = [call for call in all_calls(turns) if call.undo is not None]
-        ids |= {call.job_id for call in undone} | {undo_job_id(row.job_id, one.call_id) for one in undone}
+        ids |= {call.job_id for call in undone} | {undo_job_id(row.job_id, one.undo_key) for one in undone}
     return turns, await store.jobs_by_id([each for each in ids if each is not None])
 
 
@@ -351,7 +383,7 @@ def _find_awaited(row: JobRow, turns: "Sequence[TurnRow]", jobs: "Mapping[UUID, 
     calls = all_calls(turns)
     ids = [call.job_id for call in calls if call.job_id and not (row.ending and call.detached)]
     if row.ending is not None:  # after its child jobs, the undos: of the newest call first
-        ids += [undo_job_id(row.job_id, call.call_id) for call in reversed(calls)]
+        ids += [undo_job_id(row.job_id, call.undo_key) for call in reversed(calls)]
     found = (jobs[each] for each in ids if each in jobs)
     return next((job for job in found if not job.state.terminal), None)
 
@@ -370,7 +402,8 @@ async def _facts_of_awaited(store: "Store", system: SystemFacts, row: JobRow) ->
     """The facts of a job that a workflow waits for, without those behind it."""
     turns, jobs = await gather_turns(store, row)
     attempts = tuple(await store.attempts_of([row.job_id]))
-    return JobFacts(system=system, row=row, attempts=attempts, turns=tuple(turns), jobs=jobs)
+    limit = await _gather_limit(store, row)
+    return JobFacts(system=system, row=row, attempts=attempts, turns=tuple(turns), jobs=jobs, limit=limit)
 
 
 async def _find_parent(store: "Store", row: JobRow) -> "tuple[JobRow | None, Call | None]":
@@ -382,9 +415,27 @@ async def _find_parent(store: "Store", row: JobRow) -> "tuple[JobRow | None, Cal
         return parent, None
     turns = (await store.turns_of([parent.job_id])).get(parent.job_id, [])
     for call in open_calls(turns) if parent.ending is None else all_calls(turns):
-        if row.job_id in (call.job_id, undo_job_id(parent.job_id, call.call_id)):
+        is_member = row.member_of is not None and row.member_of.partition("/")[2] == call.call_id
+        if is_member or row.job_id in (call.job_id, undo_job_id(parent.job_id, call.undo_key)):
             return parent, call
     return parent, None
+
+
+async def _gather_members(
+    store: "Store", row: JobRow, turns: "Sequence[TurnRow]"
+) -> tuple[int, JobRow | None]:
+    """Count the jobs of the first map that a suspended workflow waits for which have not ended; and the first
+    of these."""
+    calls = open_calls(turns) if row.state is JobState.SUSPENDED and row.ending is None else []
+    batches = next((found for call in calls if (found := batches_of(call, calls))), None) or ()
+    left, first = sum(call.size or 0 for call in batches[MAX_COUNTED_BATCHES:]), list[UUID]()
+    for call in batches[:MAX_COUNTED_BATCHES]:
+        ids = [child_job_id(row.job_id, f"{call.call_id}/{number}") for number in range(call.size or 0)]
+        jobs = await store.child_status(ids)
+        alive = [each for each in ids if each not in jobs or not jobs[each].state.terminal]
+        left += len(alive)
+        first = first or [each for each in alive if each in jobs][:1]
+    return left, next(iter((await store.jobs_by_id(first)).values()), None) if first else None
 
 
 async def _queue_refuses_since(store: "Store", queue: str) -> datetime | None:

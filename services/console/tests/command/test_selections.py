@@ -21,7 +21,7 @@ from warrener.options import parse_policy_options
 from warrener.settings import CommandSettings
 from warrener_client.testing import StandIn
 from warrener_contracts.events import Event, JobCancelRequested
-from warrener_contracts.policy import Backoff, PolicyOverrides
+from warrener_contracts.policy import Backoff, JobPolicy, Limit, PolicyOverrides
 from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
 
@@ -229,6 +229,13 @@ def test_job_types_show_their_arguments(run: Run, sqlite_store_url: str) -> None
     shown = run("job-types", "--store", sqlite_store_url).stdout
     usage = "path=string [rows=100] [carrier=string] [kind=full|part] [days=json]"
     assert usage in " ".join(shown.split())
+
+
+def test_job_types_show_their_limits(run: Run, sqlite_store_url: str) -> None:
+    policy = JobPolicy(gates=(Limit(5, key="{{ arguments.tenant }}"), Limit(50)))
+    on_store(sqlite_store_url, lambda store: store.put_job_types([job_type_row("crm.push", policy=policy)]))
+    shown = " ".join(run("job-types", "--store", sqlite_store_url).stdout.split())
+    assert "default, 5 at once of each {{ arguments.tenant }}, 50 at once" in shown
 
 
 def test_agents_show_the_ids_of_their_live_processes(run: Run, sqlite_store_url: str) -> None:

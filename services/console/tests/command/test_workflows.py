@@ -1,6 +1,8 @@
 """Workflows in a terminal: their calls, their journals, their trees, and the signals that people send."""
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,20 +11,28 @@ from services.console.tests.conftest import Run, put_jobs
 from services.console.tests.web.stored_jobs import HOSTILE, put_workflow
 from tests.stand_in import stand_in
 from tests.store_access import on_store
-from tests.store_rows import NOON, queued_job, waiting_job
+from tests.store_rows import NOON, queued_job, succeeded, waiting_job
 
 from warrener_contracts.events import (
+    Answer,
     Call,
     CallKind,
+    ErrorInfo,
+    ErrorKind,
     HeldAction,
     JobContinueRequested,
     JobSignalRequested,
     Journal,
+    MemberFailure,
+    MembersEnd,
+    StepRetry,
     Suspension,
     Turn,
 )
+from warrener_contracts.identity import child_job_id, job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow, Save, evolve
+from warrener_store.jobs.views import CheckpointRow
 from warrener_store.workflows.rows import SignalRow, TurnRow
 
 UNKNOWN = "01936f2e-8a3b-7c4d-9e5f-0123456789ab"
@@ -52,6 +62,26 @@ def test_the_calls_of_a_workflow_stand_in_their_order(
     other = run("job", str(child.job_id), "--journal", "--store", store_url)
     assert (other.exit_code, other.stdout) == (2, "")
     assert "it is no workflow, or its first turn runs" in " ".join(other.stderr.split())
+
+
+def test_the_failures_of_a_map_stand_below_it_with_their_jobs(run: Run, store_url: str) -> None:
+    call = Call(call_id="map/load#1/0", kind=CallKind.MAP, name="files.load", size=500)
+    why = ErrorInfo(kind=ErrorKind.ERROR, type="NoRoom", message="all vans are full\nsee the log")
+    end = MembersEnd(
+        succeeded=498, failed=2, failures=(MemberFailure(number=7, state=JobState.DEAD, error=why),)
+    )
+    row = queued_job(state=JobState.SUSPENDED, suspensions=1)
+    put_jobs(store_url, row)
+    answer = Answer(call_id=call.call_id, at=NOON, members=end)
+    turns = [
+        TurnRow(job_id=row.job_id, attempt=1, suspension=Suspension(calls=(call,))),
+        TurnRow(job_id=row.job_id, attempt=2, answers=(answer,)),
+    ]
+    on_store(store_url, lambda store: store.keep_suspensions(turns))
+    _, batch, item = run("job", str(row.job_id), "--journal", "--store", store_url).stdout.splitlines()
+    assert all(word in batch for word in ("map files.load", "498 succeeded, 2 failed")), batch
+    failed = str(child_job_id(row.job_id, f"{call.call_id}/7"))
+    assert all(word in item for word in ("item 7", failed, "dead", "NoRoom: all vans are full")), item
 
 
 def test_what_nobody_awaits_is_shown_as_such(
@@ -92,6 +122,83 @@ def test_the_journal_as_json_is_that_of_the_wire(
     assert found["turns"] == [json.loads(Turn.model_dump_json(turn))], "nothing beside the wire's fields"
     assert turn.suspension is not None
     assert turn.suspension.answers[0].result == {"euros": 99, "note": HOSTILE}, "a terminal hides nothing"
+
+
+def test_a_workflow_that_has_gone_on_shows_its_generation_and_its_state(
+    run: Run, store_url: str, workflow: tuple[JobRow, JobRow]
+) -> None:
+    row, _ = workflow
+    end = TurnRow(job_id=row.job_id, attempt=7, suspension=Suspension(continued={"order": 18}))
+    on_store(store_url, lambda store: store.keep_suspensions([end]))
+    later = evolve(row, version=2, attempt=7, generation=7, suspensions=1)
+    on_store(store_url, lambda store: store.save_jobs([Save(later)]))
+    state = CheckpointRow(job_id=row.job_id, attempt=7, number=1, state={"stage": "packing"}, saved_at=NOON)
+    on_store(store_url, lambda store: store.keep_checkpoints([state]))
+    page = run("job", str(row.job_id), "--store", store_url).stdout
+    assert "since turn 7, with" in page
+    assert "published" in page
+    assert "packing" in page
+    found = json.loads(run("job", str(row.job_id), "--journal", "--json", "--store", store_url).stdout)
+    assert (found["generation"], found["arguments"], found["turns"]) == (7, {"order": 18}, [])
+    shown = json.loads(run("job", str(row.job_id), "--json", "--store", store_url).stdout)
+    assert (shown["arguments"], shown["continued"], shown["generation"]) == ({"order": 17}, {"order": 18}, 7)
+
+
+def test_a_step_names_its_tries_and_a_call_whose_job_has_ended_when_that_was(
+    run: Run, store_url: str, workflow: tuple[JobRow, JobRow]
+) -> None:
+    row, child = workflow
+    retry = StepRetry(call_id="step/price#1", tries=2, retry_at=NOON, error="OSError: no route to host")
+    turn = TurnRow(job_id=row.job_id, attempt=2, suspension=Suspension(retries=(retry,)), suspended_at=NOON)
+    on_store(store_url, lambda store: store.keep_suspensions([turn]))
+    assert child.started_at is not None
+    end = succeeded(child)
+    assert end.attempt is not None
+    ended = evolve(end.row, started_at=None, finished_at=child.started_at + timedelta(seconds=2))
+    over = replace(end.attempt, started_at=child.started_at, finished_at=ended.finished_at or NOON)
+    on_store(store_url, lambda store: store.save_jobs([replace(end, row=ended, attempt=over)]))
+    _, step, *_ = run("job", str(row.job_id), "--journal", "--store", store_url).stdout.splitlines()
+    assert "try 3: {" in step
+    calls = json.loads(run("job", str(row.job_id), "--json", "--store", store_url).stdout)["calls"]
+    found = [(call["name"], call["state"], call["tries"], call["answered_at"] is not None) for call in calls]
+    assert found[:2] == [("price", "answered", 3, True), ("cards.charge", "awaited", 1, True)]
+    trace = json.loads(run("trace", str(row.job_id), "--json", "--store", store_url).stdout)
+    assert trace["rows"][-1]["bars"][-1]["look"] == "solid", "the child job has run, not waited"
+
+
+def test_a_request_with_wait_reports_once_that_its_workflow_is_held(
+    run: Run, vhost_url: str, sqlite_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARRENER_STORE_URL", sqlite_store_url)
+    held = queued_job(
+        job_id=job_id_of("warrener.command", "order-17"),
+        state=JobState.SUSPENDED,
+        suspensions=1,
+        ending_reason="its 5 attempts are used up",
+    )
+    put_jobs(sqlite_store_url, held)
+    words = ("request", "orders.fulfil", "--id", "order-17", "--wait", "--timeout", "8s")
+    waited = run(*words, "--broker", vhost_url)
+    assert (waited.exit_code, waited.stdout) == (4, "")
+    stderr = " ".join(waited.stderr.split())
+    assert stderr.count("The workflow has failed, and is held: its 5 attempts are used up") == 1
+    assert f"warrener explain {str(held.job_id)[-8:]}" in stderr
+
+
+def test_jobs_that_no_other_has_requested_are_listed_alone_and_a_limited_one_names_its_limit(
+    run: Run, store_url: str
+) -> None:
+    limited = waiting_job(gates='[["job/crm.push/acme",2]]', due_at=NOON, wake_at=NOON + timedelta(hours=12))
+    child = waiting_job(parent_id=limited.job_id)
+    put_jobs(store_url, limited, child)
+    [found] = json.loads(run("jobs", "--top", "--json", "--store", store_url).stdout)
+    assert (found["job_id"], found["awaits"]) == (
+        str(limited.job_id),
+        "waits for a slot of limit job/crm.push/acme",
+    )
+    shown = " ".join(run("jobs", "--top", "--state", "waiting", "--store", store_url).stdout.split())
+    assert "waits for a slot of limit job/crm.push/acme" in shown
+    assert str(child.job_id) not in shown
 
 
 def test_the_tree_of_a_job_is_nested_and_counts_the_jobs_that_it_leaves_out(run: Run, store_url: str) -> None:
@@ -160,11 +267,14 @@ def test_a_held_workflow_is_resumed_or_undone(run: Run, vhost_url: str) -> None:
     with stand_in(vhost_url) as services:
         resumed = run("resume", UNKNOWN, *where)
         undone = run("undo", UNKNOWN, "--json", *where)
+        retried = run("resume", UNKNOWN, "--retry", "cards.charge", "--retry", "0/job/mail.send#1", *where)
+    assert retried.stderr == (f"✓ requested cards.charge, 0/job/mail.send#1 of job {UNKNOWN} again\n")
     assert (resumed.exit_code, resumed.stderr) == (0, f"✓ resumed job {UNKNOWN}\n")
     assert json.loads(undone.stdout)["details"] == {"job_id": UNKNOWN, "action": "undo"}
     sent = [one.data for one in services.commands if isinstance(one, JobContinueRequested)]
-    assert [(one.job_id, one.action) for one in sent] == [
-        (UUID(UNKNOWN), HeldAction.RESUME),
-        (UUID(UNKNOWN), HeldAction.UNDO),
+    assert [(one.job_id, one.action, one.retry) for one in sent] == [
+        (UUID(UNKNOWN), HeldAction.RESUME, ()),
+        (UUID(UNKNOWN), HeldAction.UNDO, ()),
+        (UUID(UNKNOWN), HeldAction.RESUME, ("cards.charge", "0/job/mail.send#1")),
     ]
     assert run("resume", UNKNOWN, "--timeout", "0.1s", *where).exit_code == 3

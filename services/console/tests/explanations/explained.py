@@ -6,7 +6,7 @@ well, and what differs from it. Tests check what is explained, and the page `why
 
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from warrener_contracts.events import (
     CallKind,
     ErrorInfo,
     ErrorKind,
+    StepRetry,
     Suspension,
     TickStatus,
     UndoRequest,
@@ -40,6 +41,7 @@ from warrener_contracts.triggers import EventRule
 from warrener_store.agents.rows import AgentRow
 from warrener_store.breakers.gate import BreakerRow, OpenBreakers
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
+from warrener_store.gates.rows import GateRoom, Slot
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import ScheduleRow
@@ -169,25 +171,37 @@ CALLS = {
         job_id=CHILD,
         undo=UndoRequest(job_type="cards.refund"),
     ),
+    CallKind.MAP: Call(
+        call_id="map/parcels.weigh/0/map#1/0",
+        kind=CallKind.MAP,
+        name="parcels.weigh",
+        line="orders.py:47",
+        size=500,
+    ),
     CallKind.SIGNAL: Call(call_id="signal#1", kind=CallKind.SIGNAL, name="packed", line="orders.py:44"),
+    CallKind.STEP: Call(call_id="step#1", kind=CallKind.STEP, name="read_rates", line="orders.py:46"),
 }
 """A call of each kind that a workflow waits for."""
 
 
 def suspended(*kinds: CallKind, row: dict[str, Any] | None = None, **more: Any) -> facts.JobFacts:
     """A workflow whose only turn has made calls of these kinds. Further fields are of the suspension, but for
-    `child`, which is the row of its child job, and `around`."""
+    `child`, which is the row of its child job, `limit` that of this, `around`, and `left`, the jobs of its
+    map that run."""
     fields = {"state": JobState.SUSPENDED, "suspensions": 1, "wake_at": after(600)} | (row or {})
     workflow = replace(queued(job_type="orders.fulfil", **fields), job_id=JOB)
     child, around = more.pop("child", None), more.pop("around", None) or system()
+    left, gate = more.pop("left", 0), more.pop("limit", None)
+    alive = None if child is None or child.state.terminal else child
     end = Suspension(calls=tuple(CALLS[kind] for kind in kinds), **more)
     turn = TurnRow(job_id=JOB, attempt=1, suspension=end, suspended_at=after(-240))
     return job_facts(
         workflow,
         around,
         turns=(turn,),
+        members_left=left,
         jobs={} if child is None else {child.job_id: child},
-        awaited=None if child is None or child.state.terminal else facts.JobFacts(system=around, row=child),
+        awaited=None if alive is None else facts.JobFacts(system=around, row=alive, limit=gate),
     )
 
 
@@ -216,6 +230,28 @@ dead_letter = partial(
     error=ERROR,
     died_at=after(-60),
 )
+
+
+def limit(
+    *,
+    slots: int = 5,
+    free: int = 0,
+    before: int = 12,
+    since: datetime | None = None,
+    above: tuple[UUID, ...] = (),
+) -> facts.LimitFacts:
+    """A limit whose first slots were taken a minute ago."""
+    held = min(slots - free, 2)
+    return facts.LimitFacts(
+        room=GateRoom("job/crm.push/acme", slots, free, has_line=True),
+        holders=tuple(
+            Slot("job/crm.push/acme", number, (CHILD, NEW)[number - 1], 1, after(-60))
+            for number in range(1, held + 1)
+        ),
+        since=since or after(-240),
+        before=before,
+        above=above,
+    )
 
 
 def queued_in(**fields: Any) -> facts.JobFacts:
@@ -332,6 +368,16 @@ CASES: dict[str, facts.Subject | Explanation] = {
         waiting(requested_at=after(3300), due_at=after(3900))
     ),
     "A circuit breaker is open.": job_facts(waiting(), system(breakers=breaker())),
+    "All slots of a limit of its job type are taken.": job_facts(waiting(), limit=limit()),
+    "A retry waits for a slot too.": job_facts(
+        retrying(due_at=after(-5)), limit=limit(slots=1, before=0, since=after(-5))
+    ),
+    "A slot is free, and no supervisor gives it to the next job.": job_facts(
+        waiting(), system(supervisors=0), limit=limit(free=1, before=0)
+    ),
+    "A workflow holds the only slot that a job needs which it has called.": job_facts(
+        waiting(), limit=limit(slots=1, before=0, above=(CHILD,))
+    ),
     "A person has opened a breaker.": job_facts(
         waiting(), system(breakers=breaker(until=None, manual=True, reason="maintenance"))
     ),
@@ -411,11 +457,25 @@ CASES: dict[str, facts.Subject | Explanation] = {
         child=queued(job_id=CHILD, job_type="cards.charge"),
         around=system(queues=queue(waiting=1), agents=(silent(),)),
     ),
+    "A workflow waits for the jobs of a map.": suspended(CallKind.MAP, left=312),
+    "The jobs of a map wait for a slot.": suspended(
+        CallKind.MAP, left=312, child=waiting(job_id=CHILD), limit=limit()
+    ),
+    "A workflow waits for a job that waits for a slot.": suspended(
+        CallKind.JOB, child=waiting(job_id=CHILD, job_type="cards.charge"), limit=limit()
+    ),
     "A workflow waits for a signal.": suspended(CallKind.SIGNAL),
     "A workflow waits for a signal, and not for longer than a time.": suspended(
         CallKind.SIGNAL, wake_at=after(600), timer_line="orders.py:44"
     ),
     "A workflow sleeps.": suspended(wake_at=after(600), timer_line="orders.py:52"),
+    "A workflow waits to try a step again.": suspended(
+        CallKind.STEP,
+        wake_at=after(600),
+        retries=(
+            StepRetry(call_id="step#1", tries=2, retry_at=after(600), error="OSError: no route to host"),
+        ),
+    ),
     "The next turn of a workflow is due.": suspended(CallKind.SIGNAL, row={"wake_at": after(-1)}),
     "The next turn of a workflow is due, and the supervisor is frozen.": suspended(
         CallKind.SIGNAL, row={"wake_at": after(-60)}

@@ -17,6 +17,7 @@ from services.console.tests.explanations.explained import (
     explained,
     job_facts,
     job_type,
+    limit,
     queue,
     queued,
     queued_in,
@@ -29,13 +30,14 @@ from services.console.tests.explanations.explained import (
     updated,
     waiting,
 )
-from tests.store_rows import NOON, after
+from tests.store_rows import NOON, after, attempt_of
 
 from warrener.explanations import explain
 from warrener.explanations.causes import Cause, StepStatus
 from warrener.explanations.facts import (
     AgentSubject,
     JobFacts,
+    QueueFacts,
     QueueSubject,
     Subject,
     TypeSubject,
@@ -44,8 +46,9 @@ from warrener.explanations.facts import (
 from warrener_contracts.events import CallKind, ErrorInfo, ErrorKind
 from warrener_contracts.identity import undo_job_id
 from warrener_contracts.journals import SentSignal
-from warrener_contracts.policy import JobPolicy
+from warrener_contracts.policy import JobPolicy, RetryRule
 from warrener_contracts.state_machine import JobState
+from warrener_store.jobs.rows import AttemptOutcome
 
 GONE = system(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default": ENDING})
 
@@ -171,6 +174,24 @@ def test_a_retry_follows_an_end_of_any_kind(kind: ErrorKind, expected: str) -> N
     assert (found.sentence, found.detail) == (expected, "'day'")
 
 
+def test_what_a_retry_rule_has_chosen_is_noted_and_its_queue_needs_an_agent() -> None:
+    policy = JobPolicy(retry_rules=(RetryRule(errors=["memory"], after=2, queue="high-memory"),))
+    known = {"flights.load": job_type(policy=policy)}
+    waits = queued(attempt=3, queue="high-memory", policy=policy)
+    why = "attempt 3 goes from queue default to high-memory: 2 failures (memory)"
+    moved = attempt_of(waits, AttemptOutcome.FAILED)
+    moved = replace(moved, attempt=2, verdict=f"retry at {NOON.isoformat()}: by a rule, {why}")
+    at_broker = {"high-memory": QueueFacts(waiting=1, consumers=0, unbound=())}
+    found = explain(job_facts(waits, system(job_types=known, queues=at_broker), attempts=(moved,)))
+    assert (found.cause, found.notes) == (Cause.NO_AGENT, (why,))
+
+    unserved = explain(TypeSubject(system=system(job_types=known), row=known["flights.load"]))
+    assert unserved.cause is Cause.TYPE_SERVED
+    assert unserved.notes == ("a retry rule sends attempts to queue high-memory, which no agent serves",)
+    both = system(job_types=known, agents=(agent(), agent(agent_id="large", queues=("high-memory",))))
+    assert explain(TypeSubject(system=both, row=known["flights.load"])).notes == ()
+
+
 def test_a_breaker_holds_a_retry_that_is_due() -> None:
     found = explain(job_facts(retrying(due_at=after(-5)), system(breakers=breaker(until=None))))
     assert found.cause is Cause.BREAKER_OPEN
@@ -263,3 +284,31 @@ def test_the_job_that_ends_agents_is_not_named_to_itself_nor_where_agents_are_al
 def test_a_time_of_another_clock_is_no_time_of_the_future() -> None:
     ahead = explain(job_facts(waiting(requested_at=after(3300), accepted_at=after(60), due_at=after(3900))))
     assert ahead.since == NOON
+
+
+def test_a_limit_that_only_workflows_above_the_job_have_taken_needs_somebody() -> None:
+    """Each of them frees its slot at its end, which waits for the job."""
+    stuck = explain(job_facts(waiting(), limit=limit(slots=1, before=0, above=(CHILD,))))
+    assert (stuck.cause, stuck.needs_action) == (Cause.LIMIT, True)
+    assert stuck.notes == (f"workflow {CHILD} above it has a slot until it ends, and waits for this job",)
+    moves = explain(job_facts(waiting(), limit=limit(slots=2, above=(CHILD,))))
+    assert (moves.needs_action, moves.notes) == (False, stuck.notes)
+
+
+def test_a_map_counts_the_jobs_of_all_its_batches_and_other_calls_apart() -> None:
+    facts = suspended(CallKind.MAP, CallKind.SIGNAL, left=312)
+    (turn,) = facts.turns
+    assert turn.suspension is not None
+    first, signal = turn.suspension.calls
+    batches = [first.model_copy(update={"call_id": f"{first.call_id[:-1]}{number}"}) for number in range(12)]
+    calls = (*batches, signal)
+    many = replace(turn, suspension=turn.suspension.model_copy(update={"calls": calls}))
+    found = explain(replace(facts, turns=(many,)))
+    assert "waits for at most 312 of 6,000 jobs of parcels.weigh" in found.sentence
+    assert found.sentence.endswith(", and for 1 more call")
+
+
+def test_the_turns_of_a_workflow_are_its_attempts_also_of_earlier_generations() -> None:
+    facts = suspended(CallKind.SIGNAL, row={"attempt": 6, "suspensions": 3, "generation": 3})
+    steps = {step.name: step.detail for step in explain(facts).steps}
+    assert steps["turns"] == "6 turns so far, its generation since turn 3"

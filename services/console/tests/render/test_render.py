@@ -25,6 +25,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
+from warrener_store.jobs.views import CheckpointRow
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,15 @@ def test_a_page_shows_everything_about_a_job() -> None:
     assert page.count("ValueError: 7 columns") == 1, "the error; why the job waits follows without its type"
     assert "Attempt 2 of 5 begins in 9.0 s" in page
     assert ("retry at " in page, "T12:00" in page) == (True, False), "times of day are local"
+
+
+def test_a_page_names_ten_child_jobs_and_how_many_more_there_are() -> None:
+    children = [waiting_job(job_type=f"files.load{number}") for number in range(50)]
+    for shown, more in ((10, ""), (11, "and 1 more: --tree"), (50, "and at least 40 more: --tree")):
+        page = printed(job_page(details(running_job(), child_jobs=children[:shown]), NOON))
+        assert page.count("files.load") == 10
+        assert more in page
+        assert ("more: --tree" in page) is bool(more)
 
 
 def test_an_explanation_shows_its_cause_before_the_steps_to_it() -> None:
@@ -250,3 +260,11 @@ def test_a_page_shows_the_errors_of_earlier_attempts_with_their_stacks() -> None
     assert "the same as above" in page
     ended = replace(job, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON, error=last)
     assert "OSError: third" in printed(job_page(details(ended, *attempts), NOON))
+
+
+def test_a_job_that_has_succeeded_shows_the_state_that_it_has_published() -> None:
+    job = queued_job(state=JobState.SUCCEEDED, suspensions=1, wake_at=None, finished_at=after(9))
+    state = CheckpointRow(job_id=job.job_id, attempt=2, number=1, state={"stage": "packed"}, saved_at=NOON)
+    page = printed(job_page(details(job).model_copy(update={"checkpoint": state}), after(9)))
+    assert "published" in page
+    assert '{"stage": "packed"}' in page

@@ -316,3 +316,14 @@ def test_the_turns_of_a_workflow_are_one_bar_with_those_that_ran_between_them() 
     last = ended(400, AttemptOutcome.SUCCEEDED, (5050, 5060, 5099), "done")
     laid_out = lay_out(WaterfallFacts(row=over, attempts=[last], turns=turns, now=after(6000)))
     assert names(laid_out)[2:] == ["its calls", "attempt 400", "succeeded"]
+
+
+def test_a_limited_job_waits_for_its_limit_and_a_held_workflow_for_an_operator() -> None:
+    limited = waiting_job(gates='[["job/crm.push/acme",2]]', due_at=after(0), wake_at=after(43_200))
+    *_, wait, plan = lay_out(WaterfallFacts(row=limited, now=after(30))).rows
+    assert (wait.name, wait.detail) == ("limit", "a slot of limit job/crm.push/acme")
+    assert plan.detail == "once it gets a slot"
+    held = queued_job(state=JobState.SUSPENDED, suspensions=1, ending_reason="its 5 attempts are used up")
+    wait = lay_out(WaterfallFacts(row=held, now=after(30))).rows[-1]
+    assert (wait.name, wait.bars[-1].group) == ("held", WaitGroup.BLOCKED)
+    assert wait.detail == "its 5 attempts are used up; an operator resumes it, or undoes its calls"

@@ -42,7 +42,7 @@ async def test_the_newest_jobs_come_first_with_why_they_are_so_and_what_can_be_c
     viewer = open_browser(guard=GuardOf(Role.VIEWER))
     of_viewer = await page_of(viewer, "/jobs")
     assert str(running.job_id) in of_viewer
-    for way_to_change in ("Cancel ticked", 'type="checkbox"'):
+    for way_to_change in ("Cancel ticked", 'name="ids"'):
         assert way_to_change in text
         assert way_to_change not in of_viewer
     assert (await viewer.get("/jobs/new")).status_code == 403
@@ -81,6 +81,7 @@ async def test_each_filter_of_the_command_selects_here_too(browser: Browser, con
     ):
         assert await listed(browser, query) == [str(wanted.job_id)], query
     assert await listed(browser, "queue=loading&argument=order%3D18") == []
+    assert str(wanted.job_id) not in await listed(browser, "top=true"), "it is a child job"
 
 
 async def test_a_list_goes_on_behind_its_last_job(browser: Browser, console: Console) -> None:

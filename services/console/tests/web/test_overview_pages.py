@@ -6,10 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.store_rows import agent_row, queued_job
+from tests.store_rows import agent_row, job_type_row, queued_job
 
 from warrener.top.live import System
 from warrener.web.console import Console
+from warrener_contracts.policy import JobPolicy, Limit, RetryRule
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.views import Success
 from warrener_store.statistics.rows import BucketSpan
@@ -131,6 +132,16 @@ async def test_the_overview_reads_no_rows_twice(
     repeated = {name for name, times in statements.items() if times > 1}
     # Of all and of single types; those that are overdue and those that come next.
     assert repeated <= {"series", "late_schedules"}
+
+
+async def test_a_job_type_shows_its_limits_and_rules_in_words(browser: Browser, console: Console) -> None:
+    rules = (RetryRule(errors=("memory",), queue="high-memory"),)
+    policy = JobPolicy(gates=(Limit(5, key="{{ arguments.tenant }}"),), retry_rules=rules)
+    await console.store.put_job_types([job_type_row("crm.push", policy=policy)])
+    text = await page_of(browser, "/job-types/crm.push")
+    assert "5 at once of each {{ arguments.tenant }}" in text
+    assert "queue high-memory" in text
+    assert "slots&#39;" not in text
 
 
 async def test_a_job_type_has_its_versions_and_deploys(browser_of_a_week: Browser) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.store_rows import redrive_row
@@ -14,8 +15,17 @@ from warrener.operations.roles import Role
 from warrener.web.console import Console
 from warrener_client import Client
 from warrener_client.testing import StandIn
-from warrener_contracts.events import Event, JobContinueRequested, JobSignalRequested
-from warrener_contracts.identity import undo_job_id
+from warrener_contracts.events import (
+    Answer,
+    ErrorInfo,
+    ErrorKind,
+    Event,
+    JobContinueRequested,
+    JobSignalRequested,
+    Suspension,
+)
+from warrener_contracts.identity import child_job_id, undo_job_id
+from warrener_contracts.journals import all_calls
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_store.dead_letters.rows import (
@@ -25,8 +35,9 @@ from warrener_store.dead_letters.rows import (
     RedriveState,
 )
 from warrener_store.jobs.rows import Save, evolve
+from warrener_store.workflows.rows import TurnRow
 
-from .charts.workflow_courses import child_id, map_of
+from .charts.workflow_courses import batches, child_id, map_of
 from .conftest import Browser, OpenBrowser, page_of, read
 from .stored_jobs import HOSTILE, ago, put_dead, put_running, put_succeeded, put_workflow
 from .test_app import GuardOf
@@ -79,6 +90,14 @@ async def test_a_suspended_workflow_shows_its_calls_and_awaits_its_signal_in_a_f
     assert "1 suspended" in await page_of(browser, "/")
 
 
+async def test_child_jobs_are_cancelled_where_some_have_not_ended(browser: Browser, console: Console) -> None:
+    row = await put_succeeded(console.store)
+    await put_succeeded(console.store, parent_id=row.job_id)
+    assert "Cancel child jobs" not in await page_of(browser, f"/jobs/{row.job_id}")
+    await put_running(console.store, 5, parent_id=row.job_id)
+    assert "Cancel child jobs" in await page_of(browser, f"/jobs/{row.job_id}")
+
+
 async def test_a_suspended_workflow_has_a_graph_that_leads_to_its_jobs(
     browser: Browser, console: Console
 ) -> None:
@@ -107,6 +126,22 @@ async def test_the_graph_of_2000_calls_is_light_and_lists_20_failures(
     assert f'href="/jobs/{child_id(f"job/{failed}")}"' in graph
     assert f'10 more: <a href="/jobs?parent={row.job_id}&amp;state=dead">' in graph
     assert len(graph) < 16_000
+
+
+async def test_the_failures_of_a_map_are_listed_with_their_jobs_in_the_graph_and_among_the_calls(
+    browser: Browser, console: Console
+) -> None:
+    course = batches()
+    row = course.row(wake_at=ago(-600))
+    await console.store.insert_jobs([row])
+    await console.store.keep_suspensions(course.turns)
+    page = await page_of(browser, f"/jobs/{row.job_id}")
+    failed = child_job_id(row.job_id, "map/files.load/0/map#1/0/7")
+    assert page.count(f'href="/jobs/{failed}"') == 2
+    for part in (graph_of(page), page[page.index('id="calls"') :]):
+        assert "files.load, item 7" in part
+        assert "NoRoom: all vans are full" in part
+        assert "and 1 more of 500" in part
 
 
 def graph_of(page: str) -> str:
@@ -238,3 +273,32 @@ async def test_a_held_workflow_shows_why_and_has_a_button_for_each_end_of_its_ho
         assert (await browser.post(form, data={"csrf_token": "open"})).status_code == 303
     sent = [one.data.action.value for one in services.commands if isinstance(one, JobContinueRequested)]
     assert sent == ["resume", "undo"]
+
+
+async def test_a_held_workflow_has_a_button_for_the_call_that_failed_and_shows_both_of_its_jobs(
+    browser: Browser, console: Console, services: StandIn
+) -> None:
+    row, child = await put_workflow(console.store)
+    call_id = "job/cards.charge#1"
+    error = ErrorInfo(kind=ErrorKind.ERROR, type="Declined", message="the card has expired")
+    died = Answer(call_id=call_id, at=row.updated_at, state=JobState.DEAD, error=error)
+    await console.store.keep_answers([TurnRow(job_id=row.job_id, attempt=row.attempt + 1, answers=(died,))])
+    held = evolve(row, version=row.version + 1, attempt=row.attempt + 1, ending_reason="no retry can mend it")
+    assert await console.store.save_jobs([Save(held)])
+    text = await page_of(browser, f"/jobs/{row.job_id}")
+    assert "Retry cards.charge" in text
+    assert text.count(f'<input type="hidden" name="retry" value="{call_id}">') == 2, "above, and in the list"
+    form = {"csrf_token": "open", "retry": call_id}
+    assert (await browser.post(f"/jobs/{row.job_id}/resume", data=form)).status_code == 303
+    (sent,) = [one.data for one in services.commands if isinstance(one, JobContinueRequested)]
+    assert (sent.action.value, sent.retry) == ("resume", (call_id,))
+    turns = (await console.store.turns_of([row.job_id]))[row.job_id]
+    failed = next(one for one in all_calls(turns) if one.call_id == call_id)
+    again = failed.model_copy(update={"job_id": UUID(int=7), "retry_of": failed.job_id})
+    retry = TurnRow(job_id=row.job_id, attempt=row.attempt + 1, suspension=Suspension(calls=(again,)))
+    await console.store.keep_suspensions([retry])
+    (call,) = [
+        one for one in (await read(browser, f"/jobs/{row.job_id}"))["calls"] if one["call_id"] == call_id
+    ]
+    assert (call["job_id"], call["retry_of"], call["error"]) == (str(UUID(int=7)), str(child.job_id), "")
+    assert "in place of" in await page_of(browser, f"/jobs/{row.job_id}")

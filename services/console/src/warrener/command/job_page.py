@@ -16,6 +16,7 @@ from warrener.render.explanation import cause_text
 from warrener.render.jobs import id_text, job_retries_text, outcome_text, state_text
 from warrener.render.screen import facts_grid, table
 from warrener.render.times import MOMENT, ago, clock, span
+from warrener.render.waterfall import MAX_CHILD_JOBS
 from warrener_contracts.events import ErrorInfo, FlightRecord
 from warrener_store.jobs.rows import AttemptRow
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from warrener.operations.job import JobDetails
 
 _MAX_EARLIER_ERRORS = 5
+_MAX_CHILDREN = 10
 _SHOWN = ("type", "message", "stack")  # of an error
 
 
@@ -33,11 +35,11 @@ def job_page(job: "JobDetails", now: datetime) -> Group:
     parts: list[RenderableType] = [head, facts]
     if job.attempts:
         parts += [_title("attempts"), _attempts(job.attempts)]
-    if job.checkpoint and job.state != "succeeded":
+    if job.checkpoint:
         saved = job.checkpoint
         when = f"{clock(saved.saved_at)}, {ago(saved.saved_at, now)}"
         text = f"{_json(saved.state)}\nnumber {saved.number}, saved by attempt {saved.attempt} at {when}"
-        parts += [_title("checkpoint"), _indented(Text(text))]
+        parts += [_title("published" if job.suspensions else "checkpoint"), _indented(Text(text))]
     if job.error:
         parts += [_title("error"), _error(job.error)]
     parts += _earlier_errors(job)
@@ -45,9 +47,12 @@ def job_page(job: "JobDetails", now: datetime) -> Group:
         parts += _last_seen(job.error, job.attempts)
     if job.child_jobs:
         children = Table.grid(padding=(0, 2, 0, 0))
-        for child in job.child_jobs:
+        for child in job.child_jobs[:_MAX_CHILDREN]:
             children.add_row(id_text(child.job_id), child.job_type, state_text(child.state))
         parts += [_title("child jobs"), _indented(children)]
+        if (more := len(job.child_jobs) - _MAX_CHILDREN) > 0:
+            counted = f"{'at least ' * (len(job.child_jobs) >= MAX_CHILD_JOBS)}{more} more: --tree shows them"
+            parts.append(_indented(Text(f"and {counted}", style="soft")))
     if job.dead_letter or job.in_place_of:
         parts += [_title("dead letter"), _indented(facts_grid(_dead_letter(job)))]
     if job.result is not None:
@@ -58,6 +63,8 @@ def job_page(job: "JobDetails", now: datetime) -> Group:
 
 def _facts(row: "JobDetails", now: datetime) -> Iterable[tuple[str, RenderableType]]:
     yield "arguments", Text(_json(row.arguments))
+    if row.generation:
+        yield "generation", Text(f"since turn {row.generation}, with {_json(row.continued)}")
     yield "requested", f"{clock(row.requested_at)}, {ago(row.requested_at, now)}, by {row.source}"
     if row.started_at:
         yield "started", f"{clock(row.started_at)}, attempt {row.attempt}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
+from rich.text import Text
 
 from warrener import options
 from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, run
@@ -19,11 +20,14 @@ from warrener.selection import hint_at_job_type
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from rich.progress import Progress
 
     from warrener_client import Job, JobSpec
     from warrener_contracts.events import JobFinishedData
 
+_FIRST_LOOK, _MAX_LOOK = 2.0, 30.0  # seconds between looks at a job that is waited for
 _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
 
 
@@ -108,12 +112,12 @@ async def _request_one(
             raise UsageError(str(error), do="see `warrener request --help`") from error
         try:
             if wait:
-                return _print_outcome(await _wait_for_outcome(job, timeout), as_json=as_json)
+                return _print_outcome(await _wait_for_outcome(endpoints, job, timeout), as_json=as_json)
             with suppress(ResultTimeout):
                 await job.outcome(timeout=_REJECTION_TIMEOUT)
         except RequestRejected as rejection:
             hint = await hint_at_job_type(endpoints, job.job_type)
-            do = "see `warrener job-types` for what agents can run"
+            do = "see `warrener job-types` for what agents can run, and with which arguments"
             code = ExitCode.NOT_SUCCESSFUL if wait else ExitCode.FAILED
             raise CommandError(str(rejection), do=f"{hint} {do}".strip(), code=code) from rejection
     if as_json:
@@ -126,9 +130,12 @@ async def _request_one(
     return True
 
 
-async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedData":
+async def _wait_for_outcome(
+    endpoints: ResolvedEndpoints, job: "Job", timeout: float | None
+) -> "JobFinishedData":
     from warrener_client import ResultTimeout
 
+    reports = asyncio.create_task(_report_trouble(endpoints, job.job_id))
     try:
         with err().status(f"[soft]{job.job_type} {job.job_id}[/]"):
             return await job.outcome(timeout=timeout)
@@ -139,6 +146,31 @@ async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedDa
     except asyncio.CancelledError:
         err().print(f"[warning]![/] waiting ended; the job goes on: warrener job {job.job_id}")
         raise
+    finally:
+        reports.cancel()
+
+
+async def _report_trouble(endpoints: ResolvedEndpoints, job_id: "UUID") -> None:
+    """Print what the job waits for that only a person can resolve, each cause once."""
+    from warrener.context import connect_store
+    from warrener.explanations import explain
+    from warrener.explanations.causes import Cause
+    from warrener.gathering import gather_job
+
+    reported, pause = set[Cause](), _FIRST_LOOK
+    with suppress(Exception):  # a note beside a wait must not end it: nothing without a store
+        async with connect_store(endpoints) as store:
+            while True:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _MAX_LOOK)
+                row = (await store.jobs_by_id([job_id])).get(job_id)
+                if row is None or row.state.terminal:
+                    continue
+                found = explain(await gather_job(store, endpoints, row, with_broker=False))
+                if found.needs_action and found.cause not in reported:
+                    reported.add(found.cause)
+                    text = f"{found.line}; the remedies: warrener explain {str(job_id)[-8:]}"
+                    err().print(Text.assemble(("! ", "warning"), text))
 
 
 def _print_outcome(ended: "JobFinishedData", *, as_json: bool) -> bool:

@@ -46,6 +46,9 @@ async def show_journal(backend: Backend, row: JobRow, *, as_json: bool) -> None:
         for call in calls:
             if call.turn == turn.attempt:
                 made.add_row(*_cells(call, now))
+                for one in call.failures:
+                    name, state = f"  item {one.index}", state_text(one.state)
+                    made.add_row("", name, "", state, id_text(one.job_id), "", "", Text(one.error), "")
         until = None if turn.suspension is None else turn.suspension.wake_at
         if turn.suspension is not None and until is not None and until not in seen:  # later turns have it too
             seen.add(until)
@@ -71,9 +74,17 @@ def _cells(call: JobCall, now: datetime) -> tuple[str | Text, ...]:
         "" if call.job_id is None else id_text(call.job_id),
         "" if call.called_at is None else clock(call.called_at),
         _length(call, now),
-        Text(call.error or call.answer),
+        Text(_answer(call)),
         f"{call.undo or ''} {call.undo_state.value if call.undo_state else ''}".strip(),
     )
+
+
+def _answer(call: JobCall) -> str:
+    """`1 succeeded, 2 failed` of a batch; `try 3: 17` of a step that was tried again."""
+    if call.size:
+        return ", ".join(filter(None, (call.answer, call.error)))
+    tries = f"try {call.tries}: " if call.tries > 1 and call.state is not CallState.AWAITED else ""
+    return tries + (call.error or call.answer)
 
 
 def _call_state(state: CallState) -> Text:
@@ -81,7 +92,7 @@ def _call_state(state: CallState) -> Text:
 
 
 def _length(call: JobCall, now: datetime) -> str:
-    end = now if call.state is CallState.AWAITED else call.answered_at
+    end = call.answered_at or (now if call.state is CallState.AWAITED else None)
     return brief(end - call.called_at) if call.called_at is not None and end is not None else ""
 
 

@@ -56,6 +56,7 @@ class Cause(StrEnum):
     DELAYED = "delayed", "time", WAITING, "A scheduler dispatches it"
     CLOCK_SKEW = "clock_skew", "time", BLOCKED, "Let NTP set that clock; a scheduler dispatches the job"
     BREAKER_OPEN = "breaker_open", "breakers"
+    LIMIT = "limit", "limit", WAITING
     DEADLINE_BEFORE_START = "deadline_before_start", "deadline"
     RETRY_WAIT = "retry_wait", "retry", WAITING
     SNOOZED = "snoozed", "retry", WAITING

@@ -125,7 +125,7 @@ def _nobody(
         return _end_unserved(walk, queue, Cause.AGENT_GONE, gone, since=last.last_seen_at)
     sentence = f"No agent has ever served queue {queue}"
     declared = walk.system.job_types.get(job_type) if job_type else None
-    if declared is None or declared.queue == queue:
+    if declared is None or queue in {declared.queue, *declared.policy.rule_queues}:
         return _end_unserved(walk, queue, Cause.NO_AGENT, sentence, since=since)
     sentence += f"; {job_type} belongs to queue {declared.queue}"
     then = f"Start an agent of queue {queue}; or cancel the job, and request it for {declared.queue}"

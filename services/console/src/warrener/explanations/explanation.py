@@ -88,10 +88,11 @@ class Walk:
         at: str = "",
         next: str = "",  # noqa: A002 - the field of the answer
         by_itself: bool = False,
+        needs_action: bool = False,
     ) -> Explanation:
         """Make the explanation. The walk ends `at` the step of the cause, and `next` is its next one, if none
-        is given; `by_itself`: it goes on by itself, other than this cause does as a rule."""
-        status = StepStatus.WAITING if by_itself else cause.status
+        is given; `by_itself` and `needs_action`: other than this cause does as a rule."""
+        status = StepStatus.WAITING if by_itself else StepStatus.BLOCKED if needs_action else cause.status
         return Explanation(
             subject=self._subject,
             state=self._state,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the facts of one subject need no rows of another
     from warrener_contracts.events import Call
     from warrener_store.agents.rows import AgentRow, JobTypeRow
     from warrener_store.dead_letters.rows import DeadLetter
+    from warrener_store.gates.rows import GateRoom, Slot
     from warrener_store.jobs.rows import AttemptRow, JobRow
     from warrener_store.parked.rows import ParkedMessage
     from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # the facts of one subject need no rows of another
 _NOT_BEGUN = (JobState.QUEUED, JobState.RETRYING)
 _CHARGED = (JobState.QUEUED, JobState.RETRYING, JobState.DEAD)
 """States in which each attempt that was made is over, and has failed unless it was not charged."""
+MAX_COUNTED_BATCHES = 10  # of a map, whose jobs are looked up; of further ones all are taken as left
 MAX_SKEW = timedelta(seconds=2)  # clocks that differ by less are taken for equal
 
 
@@ -89,6 +91,18 @@ class SystemFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitFacts:
+    """The gate before which a job waits for a slot. `before`: the jobs that come first, counted up to a
+    bound. `above`: workflows that wait for the job, among the holders."""
+
+    room: "GateRoom"
+    holders: "tuple[Slot, ...]"  # the first of them
+    above: "tuple[UUID, ...]" = ()
+    since: datetime
+    before: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
     """A job and what the store has beside it."""
 
@@ -104,8 +118,10 @@ class JobFacts:
     """Of a workflow, the jobs that it may wait for: its child jobs, and those that undo its calls."""
     awaited: "JobFacts | None" = None  # the first of these that has not ended
     parked_child: "UnseenFacts | None" = None  # a child job whose request is parked
+    members_left: int = 0  # of the map that a workflow waits for: jobs that have not ended
     settled: frozenset[UUID] = frozenset()  # the dead ones of these whose dead letters need nobody any longer
     signals: tuple[SentSignal, ...] = ()  # that were sent to it
+    limit: LimitFacts | None = None  # None: it waits before no gate
     parent: "JobRow | None" = None
     parent_call: "Call | None" = None  # the call by which its parent, a workflow, waits for it
 

@@ -7,7 +7,16 @@ from warrener.explanations import delivery
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk
-from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, deaths, ended_agents, first_line
+from warrener.explanations.facts import (
+    MAX_SKEW,
+    JobFacts,
+    LimitFacts,
+    class_name,
+    counted,
+    deaths,
+    ended_agents,
+    first_line,
+)
 from warrener.explanations.started_jobs import explain_ended, explain_running
 from warrener.explanations.suggestions import DOCTOR, breaker, show_job
 from warrener.explanations.workflows import (
@@ -25,7 +34,10 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH, RETURN
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
+from warrener_store.jobs.rules import chosen_by_rule
 
+_MAX_CHOICES = 3  # of retry rules that are noted, the last ones
+_MAX_HOLDERS = 3  # of a limit's slots that are named
 _UNPUBLISHED = timedelta(seconds=5)  # another service may be publishing a dispatch that is younger
 
 
@@ -50,6 +62,8 @@ def explain_job(facts: JobFacts, parked_child: Explanation | None = None) -> Exp
             f"its attempts end their processes: {deaths(row)} of {row.policy.quarantine_threshold} deaths"
             f" until it is quarantined, the last one: {first_line(row.error.crashes[-1])}; a cancel stops it"
         )
+    for chosen in [text for one in facts.attempts if (text := chosen_by_rule(one.verdict))][-_MAX_CHOICES:]:
+        walk.note(chosen)
     if (found := around.check_store(walk)) is not None:
         return found
     return _explain_live(walk, facts, parked_child)
@@ -59,13 +73,13 @@ def _explain_live(walk: Walk, facts: JobFacts, parked_child: Explanation | None)
     row = facts.row
     match row.state:
         case JobState.WAITING:
-            return _waiting(walk, row)
+            return _waiting(walk, facts)
         case JobState.RETRYING:
             return _retrying(walk, facts)
         case JobState.RUNNING:
             return explain_running(walk, row)
         case JobState.SUSPENDED if row.is_held:
-            return explain_held(walk, row)
+            return explain_held(walk, facts)
         case JobState.SUSPENDED:
             awaited = None if facts.awaited is None else explain_job(facts.awaited)
             return explain_suspended(walk, facts, parked_child or awaited)
@@ -76,12 +90,14 @@ def _explain_live(walk: Walk, facts: JobFacts, parked_child: Explanation | None)
 # -- before the first attempt --------------------------------------------------------------------------------
 
 
-def _waiting(walk: Walk, row: JobRow) -> Explanation:
+def _waiting(walk: Walk, facts: JobFacts) -> Explanation:
+    row = facts.row
     due = row.due_at or row.accepted_at
     return (
         _deadline_before(walk, row, due)
         or _held(walk, row)
         or _due_later(walk, row, due)
+        or _limited(walk, facts.limit)
         or around.check_broker(walk)
         or around.check_scheduler(walk, "dispatches the job", due)
         or _not_dispatched(walk, due)
@@ -128,6 +144,43 @@ def _held(walk: Walk, row: JobRow) -> Explanation | None:
         return end_held(walk, blocking, "the job")
     walk.passed("breakers", "none that it depends on is open")
     return None
+
+
+def _limited(walk: Walk, limit: LimitFacts | None) -> Explanation | None:
+    """End the walk if the job waits for a slot."""
+    if limit is None:
+        return None
+    gate, slots, free, _ = limit.room
+    then = (
+        f"Behind {counted(limit.before, 'other')} it gets the next one" if limit.before else "It comes next"
+    )
+    if free > 0:
+        if found := around.check_supervisor(walk, "gives it a slot", limit.since):
+            return found
+        sentence = f"Limit {gate} has {free} of {counted(slots, 'slot')} free"
+        return walk.end(Cause.LIMIT, sentence, since=limit.since, next=then)
+    for workflow in limit.above:
+        walk.note(f"workflow {workflow} above it has a slot until it ends, and waits for this job")
+    named = [str(slot.job_id) for slot in limit.holders[:_MAX_HOLDERS]]
+    more = slots - free - len(named)
+    holders = f"by {', '.join(named)}" + (f" and {counted(more, 'other')}" if more > 0 else "")
+    oldest = min((slot.taken_at for slot in limit.holders), default=walk.now)
+    begun = f", {'the first ' if slots > 1 else ''}{ago(oldest, walk.now)}"
+    taken = f"{counted(slots, 'slot')} of limit {gate} {'are' if slots > 1 else 'is'} taken"
+    is_stuck = slots - free <= len(limit.above)
+    if is_stuck:
+        then = (
+            "No slot is free before this job ends: cancel the workflow above, and give its call another type"
+        )
+    return walk.end(
+        Cause.LIMIT,
+        f"All {taken}" if slots > 1 else f"The {taken}",
+        *(show_job(slot.job_id) for slot in limit.holders[:_MAX_HOLDERS]),
+        detail=holders + begun,
+        since=limit.since,
+        next=then,
+        needs_action=is_stuck,
+    )
 
 
 def end_held(walk: Walk, by: BreakerRow, whom: str) -> Explanation:
@@ -229,7 +282,8 @@ def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
     if is_unknown and not any(row.job_type in (agent.job_types or ()) for agent in here):
         until = max(due, walk.now)
         return delivery.end_type_not_known(walk, row.queue, row.job_type, ended_at, until)
-    if found := _retry_later(walk, facts, due, ended_at) or around.check_broker(walk):
+    later = _retry_later(walk, facts, due, ended_at) or _limited(walk, facts.limit)
+    if found := later or around.check_broker(walk):
         return found
     lost = "dispatches the retry, if a delay queue has lost it"
     return (
@@ -241,13 +295,13 @@ def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
 
 
 def _retry_later(walk: Walk, facts: JobFacts, due: datetime, ended_at: datetime) -> Explanation | None:
-    row, limit = facts.row, facts.row.policy.max_attempts
+    row, allowed = facts.row, facts.row.policy.max_attempts
     if due <= walk.now:
         walk.passed("time", f"due {ago(due, walk.now)}")
         return None
-    then = f"Attempt {row.attempt} of {limit} begins"
+    then = f"Attempt {row.attempt} of {allowed} begins"
     if row.attempt - 1 > row.failures:  # some were not charged, and the number alone would mislead
-        then = f"With {row.failures} of at most {limit} failures so far, attempt {row.attempt} begins"
+        then = f"With {row.failures} of at most {allowed} failures so far, attempt {row.attempt} begins"
     last = facts.attempts[-1] if facts.attempts else None
     if last is not None and last.outcome is AttemptOutcome.SNOOZED:
         snoozed = f"The handler of attempt {last.attempt} has put the job off"

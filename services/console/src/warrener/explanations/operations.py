@@ -136,6 +136,9 @@ def _explain_type(subject: facts.TypeSubject) -> Explanation:
     row, since = subject.row, subject.row.announced_at
     walk = around.begin_walk(subject.system, f"job type {row.name}", f"queue {row.queue}", since)
     walk.passed("announcement", f"by {row.announced_by}, {ago(since, walk.now)}")
+    for queue in () if walk.system.no_supervisor else sorted(row.policy.rule_queues):
+        if not walk.system.alive_of(queue):
+            walk.note(f"a retry rule sends attempts to queue {queue}, which no agent serves")
     blocking = walk.system.breakers.find_blocking(row.name, row.policy, row.queue)
     served = f"Agents of queue {row.queue} know the job type and have free slots"
     return (

@@ -35,10 +35,10 @@ def explain_running(walk: Walk, row: JobRow) -> Explanation:
         or _owner_silent(walk, row)
     ):
         return found
-    end = began + row.policy.timeout
+    end = began + row.timeout
     failure = "it is retried" if row.policy.max_attempts - row.failures > 1 else "the job is dead"
     if end <= walk.now:
-        sentence = f"Attempt {row.attempt} runs past its timeout of {span(row.policy.timeout)}"
+        sentence = f"Attempt {row.attempt} runs past its timeout of {span(row.timeout)}"
         return walk.end(Cause.TIMED_OUT, sentence, show, since=end, next=f"Its agent stops it, and {failure}")
     progress = f", {row.progress:.0%} done" if row.progress is not None else ""
     sentence = f"Attempt {row.attempt} runs on agent {row.agent_id}{progress}"

@@ -1,10 +1,15 @@
 """Suggestions of explanations: each command, with the form or the page of the console beside it. Pure."""
 
+import shlex
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
 from warrener.explanations.explanation import Suggestion
 from warrener_contracts.circuit_breaker import paused_queue
+
+if TYPE_CHECKING:
+    from warrener_contracts.events import Call
 
 DOCTOR = Suggestion(command="warrener doctor")
 JOB_TYPES = Suggestion(label="Job types", command="warrener job-types --json", address="/job-types")
@@ -46,9 +51,11 @@ def send_signal(job_id: UUID, name: str) -> Suggestion:
     return Suggestion(label=f"Send {name}…", command=command, address=f"/jobs/{job_id}#calls")
 
 
-def end_hold(job_id: UUID) -> tuple[Suggestion, ...]:
-    """Suggest both ends of a hold, of which only a person can choose one."""
-    return tuple(
+def end_hold(job_id: UUID, failed: "Call | None") -> tuple[Suggestion, ...]:
+    """Suggest the ends of a hold, of which only a person can choose one; `failed`: the call that failed
+    last."""
+    retry = () if failed is None else (retry_call(job_id, failed),)
+    return retry + tuple(
         Suggestion(
             label=label,
             command=f"warrener {verb} {job_id}",
@@ -56,6 +63,17 @@ def end_hold(job_id: UUID) -> tuple[Suggestion, ...]:
             verb=f"job.{verb}",
         )
         for verb, label in (("resume", "Try again"), ("undo", "Undo its calls"))
+    )
+
+
+def retry_call(job_id: UUID, call: "Call") -> Suggestion:
+    """Suggest to request the child job of a failed call again."""
+    return Suggestion(
+        label=f"Retry {call.name}",
+        command=f"warrener resume {job_id} --retry {shlex.quote(call.call_id)}",
+        address=f"/jobs/{job_id}/resume",
+        verb="job.resume",
+        fields={"retry": call.call_id},
     )
 
 

@@ -1,6 +1,6 @@
 """Why a workflow does not go on: the calls and the timer that it waits for, and what it undoes. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause, StepStatus
 from warrener.explanations.explanation import Explanation, Step, Suggestion, Walk
-from warrener.explanations.facts import JobFacts, class_name, counted, first_line
+from warrener.explanations.facts import MAX_COUNTED_BATCHES, JobFacts, class_name, counted, first_line
 from warrener.explanations.suggestions import (
     DOCTOR,
     end_hold,
@@ -20,12 +20,19 @@ from warrener.explanations.suggestions import (
 )
 from warrener.render.times import ago
 from warrener_contracts.identity import undo_job_id
-from warrener_contracts.journals import all_calls, next_timer, open_calls, unawaited_signals
+from warrener_contracts.journals import (
+    all_calls,
+    answers_by_call,
+    current_calls,
+    next_timer,
+    open_calls,
+    open_retries,
+    unawaited_signals,
+)
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
     from warrener_contracts.events import Call
-    from warrener_store.jobs.rows import JobRow
 
 _MAX_SIGNALS = 5  # that an explanation names
 
@@ -33,7 +40,7 @@ _MAX_SIGNALS = 5  # that an explanation names
 def explain_suspended(walk: Walk, facts: JobFacts, awaited: Explanation | None) -> Explanation:
     """Explain a workflow that is suspended; `awaited` is about the job that it waits for."""
     row = facts.row
-    walk.passed("turns", f"{counted(row.suspensions, 'turn')} so far")
+    _pass_turns(walk, facts)
     if found := (
         around.check_broker(walk) or around.check_supervisor(walk, "makes its next turn", row.updated_at)
     ):
@@ -55,17 +62,54 @@ def explain_suspended(walk: Walk, facts: JobFacts, awaited: Explanation | None) 
         return walk.end(
             Cause.TIMER_AWAITED, sentence, since=row.updated_at, until=at, next="Its next turn begins"
         )
-    call, until = _awaited_call(facts, calls), timer[0] if timer else None
-    more = f", and for {counted(len(calls) - 1, 'more call')}" if len(calls) > 1 else ""
+    return _awaiting(walk, facts, calls, timer[0] if timer else None, awaited)
+
+
+def _pass_turns(walk: Walk, facts: JobFacts) -> None:
+    """Note the turns, which are the attempts of a workflow."""
+    since = f", its generation since turn {facts.row.generation}" if facts.row.generation else ""
+    walk.passed("turns", f"{counted(facts.row.attempt, 'turn')} so far{since}")
+
+
+def _awaiting(
+    walk: Walk, facts: JobFacts, calls: "Sequence[Call]", until: datetime | None, awaited: Explanation | None
+) -> Explanation:
+    """End the walk: the workflow waits for these calls, and no longer than `until`."""
+    row, call = facts.row, _awaited_call(facts, calls)
+    batches = batches_of(call, calls)
+    others = len(calls) - max(len(batches), 1)
+    more = f", and for {counted(others, 'more call')}" if others else ""
     latest = ", at the latest" if until else ""
     is_signal = call.kind.value == "signal"
-    sentence = f"The workflow waits for {'signal ' if is_signal else ''}{call.name}{_at(call)}{more}"
+    name = f"signal {call.name}" if is_signal else call.name
+    if call.size is not None:
+        size = sum(one.size or 0 for one in batches_of(call, current_calls(facts.turns).values()))
+        bound = "at most " if len(batches) > MAX_COUNTED_BATCHES else ""
+        name = f"{bound}{facts.members_left:,} of {counted(size, 'job')} of {call.name}"
+    sentence = f"The workflow waits for {name}{_at(call)}{more}"
     if is_signal:
         send = send_signal(row.job_id, call.name)
         then = f"Its next turn begins with `{send.command}`{latest}"
         return walk.end(Cause.SIGNAL_AWAITED, sentence, send, since=row.updated_at, until=until, next=then)
-    then = f"Its next turn begins with the end of the job{latest}"
+    if (retry := open_retries(facts.turns).get(call.call_id)) is not None:
+        sentence = f"The workflow waits for step {call.name}{_at(call)}{more}, which has failed"
+        return walk.end(
+            Cause.TIMER_AWAITED,
+            sentence,
+            detail=f"try {retry.tries}: {first_line(retry.error)}",
+            since=row.updated_at,
+            until=retry.retry_at,
+            next="It is tried again",
+        )
+    end = "end of the job" if call.size is None else "last end of them"
+    then = f"Its next turn begins with the {end}{latest}"
     return _end_awaiting(walk, Cause.CALL_AWAITED, sentence, facts, awaited, until=until, then=then)
+
+
+def batches_of(call: "Call", calls: "Iterable[Call]") -> "list[Call]":
+    """The batches of the map that this call is a batch of; of another call none."""
+    map_id = call.call_id.rpartition("/")[0]
+    return [one for one in calls if one.size and call.size and one.call_id.rpartition("/")[0] == map_id]
 
 
 def _awaited_call(facts: JobFacts, calls: "Sequence[Call]") -> "Call":
@@ -78,13 +122,17 @@ def _awaited_call(facts: JobFacts, calls: "Sequence[Call]") -> "Call":
     return calls[0]
 
 
-def explain_held(walk: Walk, row: "JobRow") -> Explanation:
+def explain_held(walk: Walk, facts: JobFacts) -> Explanation:
     """Explain a workflow that has failed, and that only an operator carries on."""
-    walk.passed("turns", f"{counted(row.suspensions, 'turn')} so far")
+    row, calls = facts.row, current_calls(facts.turns)
+    answers = answers_by_call(facts.turns).values()
+    ended = [(calls.get(one.call_id or ""), one.state) for one in answers]
+    failed = [call for call, state in ended if call is not None and state not in {None, JobState.SUCCEEDED}]
+    _pass_turns(walk, facts)
     return walk.end(
         Cause.HELD,
         f"The workflow has failed, and is held: {row.ending_reason}",
-        *end_hold(row.job_id),
+        *end_hold(row.job_id, failed[-1] if failed else None),
         detail=f"{row.error.type}: {first_line(row.error.message)}" if row.error is not None else "",
         since=row.updated_at,
     )
@@ -116,7 +164,7 @@ def _has_to_be_undone(facts: JobFacts, call: "Call") -> bool:
     if call.undo is None:
         return False
     child = call.job_id and facts.jobs.get(call.job_id)
-    undo = facts.jobs.get(undo_job_id(facts.row.job_id, call.call_id))
+    undo = facts.jobs.get(undo_job_id(facts.row.job_id, call.undo_key))
     return not (child and child.attempt == 0) and (undo is None or not undo.state.terminal)
 
 
@@ -155,7 +203,7 @@ def explain_undos(facts: JobFacts, found: Explanation) -> Explanation:
     """Add to the explanation of a workflow that is over what was undone. If some of it could not be, that is
     the cause, whatever the end: somebody has to undo it."""
     calls, job_id = reversed(all_calls(facts.turns)), facts.row.job_id
-    undos = ((call, facts.jobs.get(undo_job_id(job_id, call.call_id))) for call in calls)
+    undos = ((call, facts.jobs.get(undo_job_id(job_id, call.undo_key))) for call in calls)
     ended = [(call, undo) for call, undo in undos if undo is not None and undo.state.terminal]
     undone = [call.name for call, undo in ended if undo.state is JobState.SUCCEEDED]
     left = [each for each in ended if each[1].state is not JobState.SUCCEEDED]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 from warrener_store.jobs.rows import AttemptRow, JobFilter, JobRow
 from warrener_store.jobs.views import CheckpointRow
+from warrener_store.workflows.rows import arguments_of
 
 _EXAMINED_TICKS = 20
 
@@ -48,6 +49,9 @@ class JobDetails(ListedJob):
     arguments: dict[str, Any]
     guarantee: Guarantee
     policy: JobPolicy
+    timeout: timedelta = Field(
+        description="Maximum time of the current attempt; a retry rule may have chosen it."
+    )
     failures: int = Field(description="Attempts charged to the job.")
     losses: int = Field(description="Attempts lost with their agents.")
     agent_id: str | None = Field(description="The agent that runs the current attempt.")
@@ -57,10 +61,17 @@ class JobDetails(ListedJob):
     result: Any
     attempts: list[AttemptRow] = Field(description="Those that are over.")
     versions: dict[int, str]
+    generation: int = Field(
+        default=0,
+        description="Of a workflow: the attempt that ended its last generation by flow.continue_as; else 0.",
+    )
+    continued: dict[str, Any] | None = Field(
+        default=None, description="The arguments with which it has gone on then."
+    )
     calls: list[JobCall] = Field(default=[], description="Of a workflow, in their order.")
     child_jobs: list[ListedJob]
     parent: ListedJob | None
-    checkpoint: CheckpointRow | None
+    checkpoint: CheckpointRow | None = Field(description="Of a workflow: the state that it has published.")
     dead_letter: DeadLetter | None
     redrive: Redrive | None
     redriven_as: ListedJob | None
@@ -97,6 +108,7 @@ async def read_details(backend: Backend, row: JobRow) -> JobDetails:
         "result": masker.value(row.result),
         "attempts": attempts,
         "versions": await _versions(backend, row, attempts),
+        "continued": masker.value(arguments_of(facts.turns)),
         "calls": calls_of(row, facts.turns, facts.jobs, masker),
         "child_jobs": [job_of(child, masker, facts.system.breakers) for child in children],
         "parent": facts.parent and job_of(facts.parent, masker),

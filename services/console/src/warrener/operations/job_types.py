@@ -11,7 +11,7 @@ from rich.text import Text
 from warrener.operations.noun import Backend, Flag, ListQuery, Noun, NounQuery, fields_from
 from warrener.operations.series import Resolution, SeriesSummary, read_recent, read_series, summary_of
 from warrener.render.argument_fields import fields_of
-from warrener.render.jobs import retries_text
+from warrener.render.jobs import limit_text, retries_text
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.agents.rows import JobTypeRow
@@ -175,7 +175,7 @@ def series_names(declared: Collection[str], counts: Iterable[StateCount]) -> lis
     return sorted({*declared, *(count.job_type for count in counts), OTHER})
 
 
-def _policy_of(one: "JobTypeSummary") -> JobPolicy | None:
+def policy_of(one: DeclaredJobType) -> JobPolicy | None:
     return JobPolicy.model_validate(one.policy) if one.policy else None
 
 
@@ -189,10 +189,12 @@ JOB_TYPES = Noun(
     columns={
         "type": "name",
         "arguments": lambda one: " ".join(field.usage for field in fields_of(one.arguments_schema or {}, {})),
-        "queue": "queue",
-        "attempts": lambda one: (policy := _policy_of(one)) and policy.max_attempts,
-        "retries after": lambda one: (policy := _policy_of(one)) and retries_text(policy),
-        "timeout": lambda one: (policy := _policy_of(one)) and policy.timeout,
+        "queue": lambda one: ", ".join(
+            (one.queue or "", *map(limit_text, policy.gates if (policy := policy_of(one)) else ()))
+        ),
+        "attempts": lambda one: (policy := policy_of(one)) and policy.max_attempts,
+        "retries after": lambda one: (policy := policy_of(one)) and retries_text(policy),
+        "timeout": lambda one: (policy := policy_of(one)) and policy.timeout,
         "guarantee": "guarantee",
         "announced": "announced_at",
         "about": lambda one: Text(one.description, style="soft"),

@@ -72,6 +72,7 @@ class JobsQuery(noun.ListQuery):
     source: str = Field(default="", description="Sender of the requests.")
     schedule: str = Field(default="", description="Schedule whose ticks requested them.")
     parent: str = Field(default="", description="The job that requested them: its id or a part of it.")
+    top: bool = Field(default=False, description="No child jobs, which other jobs have requested.")
     error: str = Field(
         default="",
         description="Part of the type or the message of the last error; without a state, of jobs that "
@@ -104,6 +105,9 @@ class ListedJob(BaseModel):
     )
     max_attempts: int
     parent_id: UUID | None
+    member_of: str | None = Field(
+        default=None, description="The batch of a map of its parent: how many jobs it has, and its call."
+    )
     idempotency_key: str | None
     requested_at: datetime
     accepted_at: datetime
@@ -119,12 +123,15 @@ class ListedJob(BaseModel):
     error: ErrorInfo | None = Field(
         description="Of its last attempt that went wrong; of none if it succeeded."
     )
-    awaits: str = Field(default="", description="What a suspended workflow waits for.")
+    awaits: str = Field(
+        default="", description="What a suspended workflow waits for, or the limit of a waiting job."
+    )
 
     @property
     def waits_until(self) -> datetime | None:
-        """The time that it waits for; None if a breaker holds it back."""
-        return self.due_at if self.state in _TIMED and not self.held_by else None
+        """The time that it waits for; None if a breaker holds it back, or a limit."""
+        is_held = self.held_by or (self.awaits and self.state in _HELD)
+        return self.due_at if self.state in _TIMED and not is_held else None
 
     @property
     def counted_attempts(self) -> str:
@@ -264,7 +271,8 @@ async def _search(backend: noun.Backend, query: JobsQuery) -> JobSearch:
     def matches(row: JobRow) -> bool:
         error = "" if row.error is None else f"{row.error.type}: {row.error.message}".lower()
         return (
-            query.queue in ("", row.queue)
+            not (query.top and row.parent_id)
+            and query.queue in ("", row.queue)
             and query.source in ("", row.source)
             and (not trace or (row.traceparent or "--").split("-")[1].startswith(trace))
             and error_text in error
@@ -281,7 +289,7 @@ async def _search(backend: noun.Backend, query: JobsQuery) -> JobSearch:
             before=before,
             limit=query.limit,
         ),
-        matches if any((query.queue, query.source, trace, error_text, arguments)) else None,
+        matches if any((query.top, query.queue, query.source, trace, error_text, arguments)) else None,
     )
 
 

@@ -6,7 +6,7 @@ from warrener.operations.masking import mask_attempt, mask_job
 from warrener.operations.noun import Backend
 from warrener.render.waterfall import MAX_CHILD_JOBS, WaterfallFacts
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.jobs.rows import JobFilter, JobRow, evolve
 
 _EXAMINED_RUNS = 20
 
@@ -16,10 +16,11 @@ async def read_timeline(backend: Backend, row: JobRow, zone: tzinfo | None) -> W
     store, masker = backend.store, backend.masker
     turns = (await store.turns_of([row.job_id])).get(row.job_id, []) if row.suspensions else []
     agents = await store.agents() if row.state is JobState.RUNNING else []
+    children = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS + 1))
     return WaterfallFacts(
         row=mask_job(masker, row),
         attempts=[mask_attempt(masker, one) for one in await store.attempts_of([row.job_id])],
-        child_jobs=await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS + 1)),
+        child_jobs=await _with_starts(backend, children),
         checkpoint=(await store.checkpoints_of([row.job_id])).get(row.job_id),
         last_heartbeat={agent.agent_id: agent.last_seen_at for agent in agents}.get(row.agent_id or ""),
         now=await backend.now(),
@@ -27,6 +28,13 @@ async def read_timeline(backend: Backend, row: JobRow, zone: tzinfo | None) -> W
         expected=None if row.state.terminal else await _usual_duration(backend, row),
         zone=zone,
     )
+
+
+async def _with_starts(backend: Backend, rows: list[JobRow]) -> list[JobRow]:
+    """Give jobs that are over the start of their last attempt, which their rows lack."""
+    ended = [row.job_id for row in rows if row.started_at is None and row.state.terminal]
+    started = {one.job_id: one.started_at for one in await backend.store.attempts_of(ended)}
+    return [evolve(row, started_at=row.started_at or started.get(row.job_id)) for row in rows]
 
 
 async def _usual_duration(backend: Backend, row: JobRow) -> timedelta | None:

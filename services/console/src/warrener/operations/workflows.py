@@ -1,6 +1,7 @@
 """Workflows: their calls and journals, the trees of their jobs, their signals, and ends of their holds."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -13,20 +14,21 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
 from warrener.explanations.facts import first_line
 from warrener.operations.jobs import find_ids
 from warrener.operations.masking import Masker, mask_error
-from warrener.operations.noun import ActionBody, Backend, Outcome, Verb, VerbCall, fields_from
+from warrener.operations.noun import ActionBody, Backend, Keys, Outcome, Verb, VerbCall, fields_from
 from warrener.options import json_or_text
 from warrener.render.screen import one_line
 from warrener.render.tones import Tone
 from warrener_contracts import events
-from warrener_contracts.identity import undo_job_id
-from warrener_contracts.journals import all_calls, answers_by_call, open_calls
+from warrener_contracts.identity import child_job_id, undo_job_id
+from warrener_contracts.journals import all_calls, answers_by_call, current_calls, open_calls, open_retries
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobFilter, JobRow
-from warrener_store.workflows.rows import TurnRow, journal_of
+from warrener_store.workflows.rows import TurnRow, arguments_of, journal_of
 
 _MAX_DEPTH = 8  # levels of a tree
 _MAX_SHOWN, _MAX_COUNTED = 50, 200  # child jobs of one job
 _MAX_JOBS = 500  # of a tree
+_MAX_FAILURES = 10  # of a batch of a map
 _MAX_ANSWER = 60  # characters of a result in a list
 
 
@@ -47,6 +49,15 @@ CALL_TONES: dict[CallState, Tone] = {
 }
 
 
+class FailedMapJob(BaseModel):
+    """A job of a map that did not succeed."""
+
+    index: int = Field(description="The number of its item, from 0.")
+    job_id: UUID
+    state: JobState
+    error: str = Field(description="The first line of its error.")
+
+
 class JobCall(BaseModel):
     """A call of a workflow: a child job, a step, or a signal that it receives."""
 
@@ -59,9 +70,18 @@ class JobCall(BaseModel):
     called_at: datetime | None
     answered_at: datetime | None
     answer: str = Field(description="Result, or data of the signal, in a line that is cut if it is long.")
-    error: str = Field(description="Why the child job or the step did not succeed; may be empty.")
+    error: str = Field(description="Why the child job or the last try of the step did not succeed.")
+    tries: int = Field(default=1, description="Of a step: how often it was tried.")
+    size: int | None = Field(default=None, description="Of a batch of a map: the number of its jobs.")
+    failed: int = Field(default=0, description="Of a batch of a map: those that did not succeed.")
+    failures: list[FailedMapJob] = Field(
+        default_factory=list[FailedMapJob], description=f"The first {_MAX_FAILURES} of these."
+    )
     job_id: UUID | None = Field(description="The child job.")
     job_state: JobState | None
+    retry_of: UUID | None = Field(
+        default=None, description="The child job that failed, and in whose place this one was requested."
+    )
     detached: bool
     undo: str | None = Field(description="The job type of the job that undoes it.")
     undo_id: UUID | None = Field(description="That job, once it was requested.")
@@ -74,24 +94,39 @@ def calls_of(
     """Make the calls of a workflow, in their order; none is awaited once its end is decided. `jobs`: its
     child jobs and those that undo, as far as they are read. Pure."""
     answers, is_over = answers_by_call(turns), row.state.terminal or row.ending is not None
+    retries = open_retries(turns)
+    failed_tries = {
+        one.call_id: one.tries for turn in turns if turn.suspension for one in turn.suspension.retries
+    }
     awaited = set[str]() if is_over else {call.call_id for call in open_calls(turns)}
     made_by = {
         call.call_id: turn for turn in turns if turn.suspension is not None for call in turn.suspension.calls
     }
 
+    first = Counter[str]()  # items of each map that came before
+
     def make(call: events.Call) -> JobCall:
         answer, child = answers.get(call.call_id), call.job_id and jobs.get(call.job_id)
-        undo = jobs.get(undo_job_id(row.job_id, call.call_id))
-        error = None if answer is None else mask_error(masker, answer.error)
-        ended = CallState.CLOSED if answer is None else CallState.FAILED if error else CallState.ANSWERED
+        undo = jobs.get(undo_job_id(row.job_id, call.undo_key))
+        error, retry = None if answer is None else mask_error(masker, answer.error), retries.get(call.call_id)
+        members = None if answer is None else answer.members
+        map_id = call.call_id.rpartition("/")[0]
+        index, first[map_id] = first[map_id], first[map_id] + (call.size or 0)
+        failed = _briefly(error)
+        if retry is not None:
+            failed = f"try {retry.tries}: {first_line(masker.text(retry.error))}"
+        has_failed = error is not None or (members is not None and members.failed > 0)
+        ended = CallState.CLOSED if answer is None else CallState.FAILED if has_failed else CallState.ANSWERED
         fields: dict[str, Any] = {
             **fields_from(JobCall, call),
             "state": CallState.AWAITED if call.call_id in awaited else ended,
             "turn": made_by[call.call_id].attempt,
             "called_at": made_by[call.call_id].suspended_at,
-            "answered_at": None if answer is None else answer.at,
+            "answered_at": answer.at if answer else child.finished_at if child else None,
             "answer": "" if answer is None else _write_briefly(masker.value(answer.result)),
-            "error": f"{error.type}: {first_line(error.message)}" if error else "",
+            "error": failed,
+            "tries": failed_tries.get(call.call_id, 0) + (call.call_id not in retries),
+            **(_of_members(row, call, members, index, masker) if members else {}),
             "job_state": (answer and answer.state) or (child and child.state),
             "undo": call.undo and call.undo.job_type,
             "undo_id": undo and undo.job_id,
@@ -99,7 +134,31 @@ def calls_of(
         }
         return JobCall(**fields)
 
-    return [make(call) for call in all_calls(turns)]
+    return [make(call) for call in current_calls(turns).values()]
+
+
+def _of_members(
+    row: JobRow, call: events.Call, end: events.MembersEnd, first: int, masker: Masker
+) -> dict[str, Any]:
+    """The counts of a batch of a map, of which an item is the `first`, and its first failures."""
+    return {
+        "answer": f"{end.succeeded:,} succeeded",
+        "failed": end.failed,
+        "error": f"{end.failed:,} failed" if end.failed else "",
+        "failures": [
+            FailedMapJob(
+                index=first + one.number,
+                job_id=child_job_id(row.job_id, f"{call.call_id}/{one.number}"),
+                state=one.state,
+                error=_briefly(mask_error(masker, one.error)),
+            )
+            for one in end.failures[:_MAX_FAILURES]
+        ],
+    }
+
+
+def _briefly(error: events.ErrorInfo | None) -> str:
+    return "" if error is None else f"{error.type}: {first_line(error.message)}"
 
 
 def _write_briefly(value: Any) -> str:
@@ -115,8 +174,11 @@ class JobJournal(BaseModel):
 
     job_id: UUID
     job_type: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] = Field(description="Those of its generation.")
     requested_at: datetime
+    generation: int = Field(
+        description="The attempt that ended the generation before, by flow.continue_as; 0 for the first."
+    )
     turns: list[events.Turn] = Field(description="As an agent receives them with a dispatch.")
 
 
@@ -124,9 +186,12 @@ async def read_journal(backend: Backend, row: JobRow) -> JobJournal:
     """Read the journal of a workflow: the calls and the answers of all its turns, as `warrener job --journal
     --json` has it."""
     turns = (await backend.store.turns_of([row.job_id])).get(row.job_id, [])
-    hide = backend.masker
-    fields = fields_from(JobJournal, row) | {"arguments": hide.value(row.arguments)}
-    return JobJournal(**fields, turns=[_mask_turn(hide, turn) for turn in journal_of(turns).turns])
+    hide, journal, continued = backend.masker, journal_of(turns), arguments_of(turns)
+    fields: dict[str, Any] = fields_from(JobJournal, row) | {
+        "arguments": hide.value(row.arguments if continued is None else continued),
+        "generation": journal.generation,
+    }
+    return JobJournal(**fields, turns=[_mask_turn(hide, turn) for turn in journal.turns])
 
 
 def _mask_turn(masker: Masker, turn: events.Turn) -> events.Turn:
@@ -262,16 +327,33 @@ SEND = Verb("send", SendBody, send_signal, reads=False)
 # -- holds -------------------------------------------------------------------------------------------------
 
 
-async def resume_job(call: VerbCall[ActionBody]) -> Outcome:
+class ResumeBody(ActionBody):
+    """Resume a held workflow."""
+
+    retry: Keys = Field(
+        default_factory=list[str],
+        max_length=100,
+        description="Failed call whose child job is requested again first: its id in the journal, the child "
+        "job, or the job type for those that failed last; repeatable.",
+    )
+
+
+async def resume_job(call: VerbCall[ResumeBody]) -> Outcome:
     """Resume a held workflow: the turn that failed is tried again.
 
-    A workflow with on_failure="hold" that fails is held until then. `warrener explain` says why it failed.
-    Exit code 4: it has ended.
+    A workflow with on_failure="hold" that fails is held until then. `warrener explain` says why it failed. A
+    call that failed has its answer in the journal: with --retry its child job is requested again, and the
+    turn is tried with the new answer in place of the old one. Exit code 4: it has ended, or the call has not
+    failed.
 
     $ warrener resume 01936f2e-8a3b-7c4d-9e5f-0123456789ab
-    $ warrener resume 456789ab --json
+    $ warrener resume 456789ab --retry cards.charge
+    $ warrener resume 456789ab --retry 0/job/cards.charge#1 --json
     """
-    return await _end_hold(call, "resume", "resumed job {}", "a supervisor resumes it")
+    retry, done = call.body.retry, "resumed job {}"
+    if retry:
+        done = f"requested {', '.join(retry)} of job {{}} again"
+    return await _end_hold(call, "resume", done, "a supervisor resumes it", retry)
 
 
 async def undo_job(call: VerbCall[ActionBody]) -> Outcome:
@@ -286,17 +368,17 @@ async def undo_job(call: VerbCall[ActionBody]) -> Outcome:
 
 
 async def _end_hold(
-    call: VerbCall[ActionBody], action: Literal["resume", "undo"], done: str, later: str
+    call: VerbCall[Any], action: Literal["resume", "undo"], done: str, later: str, retry: Sequence[str] = ()
 ) -> Outcome:
     [job_id] = await find_ids(call.backend, [call.key])
     client = await call.backend.client()
-    detail = await client.continue_held(job_id, action, reply_timeout=call.reply_timeout)
+    detail = await client.continue_held(job_id, action, retry=retry, reply_timeout=call.reply_timeout)
     return Outcome(
-        sentence=f"job {job_id}: {detail}" if detail else done.format(job_id),
+        sentence=f"job {job_id}: {detail}" if detail else done.replace("{}", str(job_id)),
         details={"job_id": str(job_id), "action": action},
         unconfirmed=f"requested for job {job_id}; {later}",
     )
 
 
-RESUME = Verb("resume", ActionBody, resume_job, reads=False)
+RESUME = Verb("resume", ResumeBody, resume_job, reads=False)
 UNDO = Verb("undo", ActionBody, undo_job, reads=False)

@@ -10,13 +10,15 @@ from warrener.render.times import clock, span
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener_contracts.journals import next_timer, open_calls
 from warrener_contracts.state_machine import JobState
+from warrener_store.gates.rows import decode_gates
 from warrener_store.jobs.rows import AttemptOutcome
+from warrener_store.jobs.timeline import waits_for_slot
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
     from collections.abc import Sequence
 
     from warrener_contracts.events import Call
-    from warrener_contracts.policy import Backoff, JobPolicy
+    from warrener_contracts.policy import Backoff, JobPolicy, Limit, RetryRule
     from warrener_store.jobs.rows import JobRow
     from warrener_store.workflows.rows import TurnRow
 
@@ -69,8 +71,10 @@ def call_text(call: "Call") -> str:
 
 
 def awaited_text(row: "JobRow", turns: "Sequence[TurnRow]") -> tuple[str, datetime | None]:
-    """`waits for cards.charge, orders.py:41, and 2 more`, and the time of its timer; nothing for a job that
-    is not suspended, or whose next turn is due."""
+    """`waits for cards.charge, orders.py:41, and 2 more`, and the time of its timer; or the limit that a job
+    waits for. Nothing for one that is neither suspended nor limited, or whose next turn is due."""
+    if waits_for_slot(row):
+        return f"waits for a slot of {limits_text(row)}", None
     if row.state is not JobState.SUSPENDED:
         return "", None
     if row.ending is not None:
@@ -85,18 +89,30 @@ def awaited_text(row: "JobRow", turns: "Sequence[TurnRow]") -> tuple[str, dateti
     return f"waits for {call_text(calls[0])}{more}", at
 
 
+def limit_text(limit: "Limit") -> str:
+    """`5 at once of each {{ arguments.tenant }}`, or `5 at once`."""
+    return f"{limit.slots} at once{f' of each {limit.key}' if limit.key else ''}"
+
+
+def limits_text(row: "JobRow") -> str:
+    """`limit job/crm.push/acme or of its map`: the limits of which the job needs a slot."""
+    names = [name for name, _ in decode_gates(row.gates or "[]")]
+    return " or of ".join("its map" if name.startswith("map/") else f"limit {name}" for name in names)
+
+
 # -- policies ----------------------------------------------------------------------------------------------
 
 
 def retries_text(policy: "JobPolicy") -> str:
     """`1 s x2 to 5 min, only requests.*, not ValueError, at most 2 h old`."""
     age = () if policy.max_age is None else (f"at most {_span(policy.max_age)} old",)
-    return ", ".join((_curve(policy.backoff), *_errors(policy), *age))
+    return ", ".join((_curve(policy.backoff), *_errors(policy), *map(rule_text, policy.retry_rules), *age))
 
 
 def job_retries_text(policy: "JobPolicy", accepted_at: datetime) -> str:
     """As `retries_text`, with the jitter, and the time after which no attempt begins."""
     parts = [_curve(policy.backoff), f"± {policy.backoff.jitter:.0%}", *_errors(policy)]
+    parts += map(rule_text, policy.retry_rules)
     if policy.max_age is not None:
         parts.append(f"none after {clock(accepted_at + policy.max_age)}")
     return ", ".join(parts)
@@ -119,6 +135,14 @@ def _errors(policy: "JobPolicy") -> Iterator[str]:
         yield f"only {' '.join(policy.retry_on)}"
     if policy.no_retry_on:
         yield f"not {' '.join(policy.no_retry_on)}"
+
+
+def rule_text(rule: "RetryRule") -> str:
+    """`after 2 memory: queue high-memory`."""
+    changes = [] if rule.queue is None else [f"queue {rule.queue}"]
+    changes += [] if rule.timeout_factor is None else [f"timeout x{rule.timeout_factor:g}"]
+    changes += ["another agent"] if rule.another_agent else []
+    return f"after {rule.after} {' '.join(rule.errors)}: {' and '.join(changes)}"
 
 
 def _span(length: timedelta) -> str:

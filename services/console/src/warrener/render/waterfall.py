@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from warrener.render.jobs import OUTCOME_TONES, retries_text
+from warrener.explanations.facts import counted
+from warrener.render.jobs import OUTCOME_TONES, limits_text, retries_text
 from warrener.render.time_axis import FoldedAxis, TimeSpan, fold_waits
 from warrener.render.times import MOMENT, brief, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
@@ -159,12 +160,14 @@ _WAITS = {
     IntervalCause.DELAY: ("delay", WaitGroup.PLANNED),
     IntervalCause.BREAKER: ("breaker", WaitGroup.BLOCKED),
     IntervalCause.DISPATCH: ("dispatch", WaitGroup.RESOURCE),
+    IntervalCause.SLOT: ("limit", WaitGroup.RESOURCE),
     IntervalCause.LIMIT: ("queue limit", WaitGroup.BLOCKED),
     IntervalCause.QUEUE: ("queue", WaitGroup.RESOURCE),
     IntervalCause.VERDICT: ("verdict", WaitGroup.TRANSIT),
     IntervalCause.RETRY: ("retry delay", WaitGroup.PLANNED),
     IntervalCause.TURN: ("turn", WaitGroup.RESOURCE),
     IntervalCause.CALLS: ("its calls", WaitGroup.RESOURCE),
+    IntervalCause.HOLD: ("held", WaitGroup.BLOCKED),
 }
 _SNOOZE = "snooze"
 
@@ -204,7 +207,8 @@ def _cause_text(cause: IntervalCause, before: AttemptRow | None) -> str:
 
 def _cause_detail(facts: WaterfallFacts, wait: JobInterval, before: AttemptRow | None) -> str:
     """The cause of a wait in words."""
-    row, many = facts.row, f"{len(facts.turns)} turn{'' if len(facts.turns) == 1 else 's'}"
+    row = facts.row
+    is_past = row.state not in {JobState.WAITING, JobState.RETRYING} and before is None
     if before is not None and (
         wait.cause is IntervalCause.BREAKER or _cause_text(wait.cause, before) == _SNOOZE
     ):
@@ -213,9 +217,11 @@ def _cause_detail(facts: WaterfallFacts, wait: JobInterval, before: AttemptRow |
         IntervalCause.QUEUE: f"waits for a free agent of queue {row.queue}",
         IntervalCause.LIMIT: f"queue {row.queue} takes no messages",
         IntervalCause.BREAKER: "held back by a circuit breaker",
+        IntervalCause.SLOT: f"{'its time, or ' if is_past else ''}a slot of {limits_text(row)}",
         IntervalCause.DELAY: "the time that its request names",
         IntervalCause.DISPATCH: "due; a service dispatches it",
-        IntervalCause.CALLS: f"of {many}",
+        IntervalCause.CALLS: f"of {counted(row.attempt, 'turn')}",
+        IntervalCause.HOLD: f"{row.ending_reason}; an operator resumes it, or undoes its calls",
         IntervalCause.RETRY: f"{retries_text(row.policy)}, ± {row.policy.backoff.jitter:.0%}",
     }.get(wait.cause, "the report of the attempt, and the decision about it")
 
@@ -281,7 +287,7 @@ def _running_row(facts: WaterfallFacts, interval: JobInterval) -> WaterfallRow:
         words.append(f"{row.progress:.0%} {row.progress_note or ''}".strip())
     if row.cancel_reason:
         words.append(f"its cancellation was requested: {row.cancel_reason}")
-    limit = interval.start + row.policy.timeout
+    limit = interval.start + row.timeout
     if limit > interval.end:
         words.append(f"may run until {facts.clock(limit)}")
         bars += (WaterfallBar(BarLook.PLANNED, interval.end, limit, "until its timeout", Tone.LIVE),)
@@ -340,6 +346,7 @@ def _verdict_row(facts: WaterfallFacts, interval: JobInterval | None) -> Waterfa
 _PLANS = {
     IntervalCause.BREAKER: "once the breaker closes",
     IntervalCause.LIMIT: "once its queue takes messages",
+    IntervalCause.SLOT: "once it gets a slot",
     IntervalCause.DISPATCH: "once a service dispatches it",
 }
 

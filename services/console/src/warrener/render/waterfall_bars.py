@@ -106,7 +106,7 @@ class WaterfallRow:
 _LEGEND: tuple[tuple[BarLook, WaitGroup | None, str], ...] = (
     (BarLook.SOLID, None, "runs"),
     (BarLook.HATCHED, WaitGroup.PLANNED, "waits for a time"),
-    (BarLook.HATCHED, WaitGroup.RESOURCE, "waits for an agent or a service"),
+    (BarLook.HATCHED, WaitGroup.RESOURCE, "waits for an agent, a service or a slot"),
     (BarLook.HATCHED, WaitGroup.BLOCKED, "is held back"),
     (BarLook.HATCHED, WaitGroup.TRANSIT, "message on its way"),
     (BarLook.HATCHED, WaitGroup.SILENCE, "no heartbeat"),

@@ -18,13 +18,34 @@ from warrener.web.charts.graph_layout import (
     place,
 )
 from warrener.web.charts.workflow_graph import MOST_ALIKE, WorkflowGraph
+from warrener_contracts.identity import child_job_id
 from warrener_contracts.state_machine import JobState
 
 from .test_drawings import HOSTILE, check_picture
-from .workflow_courses import WORKFLOW_ID, Course, branches, child_id, map_of, order_that_was_undone
+from .workflow_courses import WORKFLOW_ID, Course, batches, branches, child_id, map_of, order_that_was_undone
 
 MAX_BYTES = 64_000
 TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def test_a_map_is_one_node_with_the_counts_of_its_jobs_and_its_failures_are_named() -> None:
+    graph = batches().graph()
+    (node,) = graph.nodes
+    assert node.name == f"1,200 {TIMES} files.load"
+    assert {state.value: count for state, count in node.counts.items()} == {
+        "succeeded": 498,
+        "failed": 2,
+        "awaited": 700,
+    }
+    (call,) = graph.failed
+    assert call.error == "2 failed"
+    failed = child_job_id(WORKFLOW_ID, "map/files.load/0/map#1/0/7")
+    assert [(one.index, one.job_id, one.error) for one in call.failures] == [
+        (7, failed, "NoRoom: all vans are full")
+    ]
+    picture = draw_graph(graph).__html__()
+    assert "498 succeeded" in picture
+    assert f"/jobs?parent={WORKFLOW_ID}&amp;type=files.load" in picture
 
 
 def order_of(graph: WorkflowGraph) -> dict[str, list[str]]:

@@ -10,7 +10,16 @@ from tests.store_rows import after, queued_job, running_job
 from warrener.operations.masking import Masker
 from warrener.operations.workflows import JobCall, calls_of
 from warrener.web.charts.workflow_graph import WorkflowGraph, read_graph
-from warrener_contracts.events import Answer, ErrorInfo, ErrorKind, Suspension
+from warrener_contracts.events import (
+    Answer,
+    Call,
+    CallKind,
+    ErrorInfo,
+    ErrorKind,
+    MemberFailure,
+    MembersEnd,
+    Suspension,
+)
 from warrener_contracts.identity import undo_job_id
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
@@ -91,7 +100,7 @@ class Course:
         return read_graph(row, self.calls(row), self.turns, after(now))
 
     def _call(self, call_id: str) -> dict[str, Any]:
-        kind = next(one for one in ("job", "step", "signal") if f"{one}/" in call_id)
+        kind = next(one for one in ("map", "job", "step", "signal") if f"{one}/" in call_id)
         name = call_id.partition(f"{kind}/")[2].partition("#")[0].partition("/")[0]
         call: dict[str, Any] = {"call_id": call_id, "kind": kind, "name": name}
         call["line"] = f"orders.py:{30 + len(name)}"
@@ -142,6 +151,35 @@ def map_of(items: int, failures: int = 3, in_flight: int = 50) -> Course:
         died = dict.fromkeys(dead, at)
         ended = {one: at - 0.001 * len(one) for one in batch if one not in died}
     return course.turn(at + 0.1, "0/job/files.report#1", ended=ended, died=died)
+
+
+def batches() -> Course:
+    """A map of 1,200 in three batches; one of them has ended, with two failures."""
+    calls = tuple(
+        Call(
+            call_id=f"map/files.load/0/map#1/{n}",
+            kind=CallKind.MAP,
+            name="files.load",
+            line="f.py:7",
+            size=size,
+        )
+        for n, size in enumerate((500, 500, 200))
+    )
+    failed = MemberFailure(number=7, state=JobState.DEAD, error=NO_ROOM)
+    end = MembersEnd(succeeded=498, failed=2, failures=(failed,))
+    course = Course()
+    for attempt, call in enumerate(calls, 1):
+        answers = (Answer(call_id=calls[0].call_id, at=after(2), members=end),) if attempt == 3 else ()
+        course.turns.append(
+            TurnRow(
+                job_id=WORKFLOW_ID,
+                attempt=attempt,
+                answers=answers,
+                suspension=Suspension(calls=(call,)),
+                suspended_at=after(attempt),
+            )
+        )
+    return course
 
 
 def branches(of: int = 4, long: int = 3) -> Course:

@@ -13,7 +13,7 @@ from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.web.charts.graph_layout import HEIGHT, START, UNDO, WIDTH, fold, has_undo, height_of, place
 from warrener.web.charts.picture import Picture, draw, legend, text_width
 from warrener.web.charts.svg import Attributes, Markup, element, join, link
-from warrener.web.charts.workflow_graph import GraphItem, GraphNode, NodeKind, WorkflowGraph
+from warrener.web.charts.workflow_graph import GraphItem, GraphNode, NodeKind, WorkflowGraph, sign_of
 
 _PAD, _BAR, _MIN_PART = 12, 5, 3.0  # beside texts; height of the bar of states, least width of a part of it
 _BOLD = 1.08  # a name is wider than a text
@@ -53,7 +53,7 @@ def _draw_node(graph: WorkflowGraph, node: GraphNode, x: int, y: int) -> Markup:
 def _address(graph: WorkflowGraph, node: GraphNode) -> str | None:
     """The page of the job, or the list of the jobs."""
     call = node.items[0].call
-    if call is None or call.job_id is None:
+    if call is None or (call.job_id is None and call.size is None):
         return None
     of_type = "" if node.kind is NodeKind.MORE else f"&type={quote(call.name)}"
     return f"/jobs?parent={graph.job_id}{of_type}" if node.is_folded else f"/jobs/{call.job_id}"
@@ -68,13 +68,16 @@ def _parts(node: GraphNode) -> Iterator[Markup]:
 
 def _fold_parts(node: GraphNode) -> Iterator[Markup]:
     """A pile: a bar of the states of its items, and their counts."""
-    counts = Counter(item.sign for item in node.items).most_common()
+    signs = Counter[tuple[str, Tone]]()
+    for state, count in node.counts.items():
+        signs[sign_of(state)] += count
+    counts = signs.most_common()
     tone = Tone.ERROR if any(tone is Tone.ERROR for (_, tone), _ in counts) else counts[0][0][1]
     for off in (6, 3, 0):
         yield _box(node, height_of(node) - 6, tone, off)
     yield _text(17, node.name)
     room, x = WIDTH - 2 * _PAD - 6, float(_PAD)
-    widths = [max(count / len(node.items) * room, _MIN_PART) for _, count in counts]
+    widths = [max(count / signs.total() * room, _MIN_PART) for _, count in counts]
     counted: list[Markup] = []
     for ((sign, tone), count), width in zip(counts, widths, strict=True):
         part = width * room / sum(widths)
@@ -138,8 +141,7 @@ def _words(node: GraphNode) -> str:
     error = f": {item.call.error}" if item.call and item.call.error else ""
     if not node.is_folded:
         return ", ".join(filter(None, (node.name, item.line, _state(item)))) + error
-    states = Counter(one.state.value for one in node.items).most_common()
-    counts = ", ".join(f"{count:,} {state}" for state, count in states)
+    counts = ", ".join(f"{count:,} {state.value}" for state, count in node.counts.most_common())
     undone = sum(one.call is not None and one.call.undo_id is not None for one in node.items)
     line = "" if node.kind is NodeKind.MORE else f", {item.line}"
     return f"{node.name}{line}: {counts}" + (f"; {undone:,} with an undo" if undone else "")

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from warrener.operations.workflows import CALL_TONES, CallState, JobCall
 from warrener.render.tones import STATE_SIGNS, TONE_SIGNS, Tone
+from warrener_contracts.journals import is_retry, replayed_answers
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
 from warrener_store.workflows.rows import TurnRow
@@ -26,6 +27,7 @@ class NodeKind(StrEnum):
     """The subject of a node."""
 
     JOB = "job"
+    MAP = "map"  # all batches of it that stand in one line
     STEP = "step"
     SIGNAL = "signal"
     TIMER = "timer"
@@ -52,9 +54,17 @@ class GraphItem:
 
     @property
     def sign(self) -> tuple[str, Tone]:
-        if isinstance(self.state, JobState):
-            return STATE_SIGNS[self.state]
-        return TONE_SIGNS[CALL_TONES[self.state]], CALL_TONES[self.state]
+        return sign_of(self.state)
+
+    @property
+    def counts(self) -> dict[JobState | CallState, int]:
+        """Its state; the numbers of a batch of a map, by whether they succeeded."""
+        size = (self.call and self.call.size) or 1
+        if self.kind is not NodeKind.MAP or self.state not in {CallState.ANSWERED, CallState.FAILED}:
+            return {self.state: size}
+        failed = self.call.failed if self.call else 0
+        ends: dict[JobState | CallState, int] = {JobState.SUCCEEDED: size - failed, CallState.FAILED: failed}
+        return {state: count for state, count in ends.items() if count}
 
     @property
     def is_open(self) -> bool:
@@ -78,7 +88,15 @@ class GraphNode:
 
     @property
     def is_folded(self) -> bool:
-        return len(self.items) > 1
+        return len(self.items) > 1 or self.kind is NodeKind.MAP
+
+    @property
+    def counts(self) -> "Counter[JobState | CallState]":
+        """The numbers of calls, and of jobs of a map, by state."""
+        found = Counter[JobState | CallState]()
+        for one in self.items:
+            found.update(one.counts)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +138,7 @@ def read_graph(
     for node in nodes:
         node.after = {one: None for one in node.after if one.layer < node.layer}
         node.name = (
-            f"{len(node.items):,} \N{MULTIPLICATION SIGN} {node.name}" if node.is_folded else node.name
+            f"{node.counts.total():,} \N{MULTIPLICATION SIGN} {node.name}" if node.is_folded else node.name
         )
     for node in nodes:  # what another one is after already is left out
         known = {each for one in node.after for each in one.after} - node.strong
@@ -145,10 +163,10 @@ class _Reader:
         alike = Counter(one.alike for one in (*self._items.values(), *(one for one, *_ in timers)))
         made: defaultdict[int, list[GraphItem]] = defaultdict(list)
         ended: defaultdict[int, list[GraphItem]] = defaultdict(list)
-        for number, turn in enumerate(turns):
-            end = turn.suspension
+        for number, (turn, answers) in enumerate(zip(turns, replayed_answers(turns), strict=True)):
+            end = None if is_retry(turn) else turn.suspension
             made[number] = self._known(call.call_id for call in (end.calls if end else ()))
-            ended[number] += self._known(answer.call_id for answer in turn.answers)
+            ended[number] += self._known(answer.call_id for answer in answers)
             ended[number + 1] += self._known(answer.call_id for answer in (end.answers if end else ()))
         for timer, at, began in timers:
             made[at].append(timer)
@@ -207,7 +225,8 @@ class _Reader:
                     in_order = sorted((*tasks[-1].walk(), *around), key=lambda one: _order(one[1]))
                     followed[id(tasks[-1])] = tasks, dict(in_order[-_MOST_BEFORE:])
                 after = followed[id(tasks[-1])][1] or after
-            self._add(item, item.alike if alike[item.alike] > MOST_ALIKE else item, after)
+            is_folded = item.kind is NodeKind.MAP or alike[item.alike] > MOST_ALIKE
+            self._add(item, item.alike if is_folded else item, after)
         for tasks, _ in followed.values():
             tasks[-1].tasks.clear()
             for task in tasks:
@@ -247,6 +266,13 @@ class _Reader:
 
 def _order(entry: _Entry) -> int:
     return entry[0]
+
+
+def sign_of(state: JobState | CallState) -> tuple[str, Tone]:
+    """The sign of a state, and its tone."""
+    if isinstance(state, JobState):
+        return STATE_SIGNS[state]
+    return TONE_SIGNS[CALL_TONES[state]], CALL_TONES[state]
 
 
 def _item_of(call: JobCall, now: datetime) -> GraphItem:

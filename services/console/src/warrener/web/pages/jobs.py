@@ -30,7 +30,7 @@ from warrener_store.jobs.rows import AttemptRow
 
 _EXAMINED_DEATHS = 60
 _FILTERS = [name for name in JobsQuery.model_fields if name not in {*ListQuery.model_fields, "state"}]
-_MORE_FILTERS = {"source", "schedule", "parent", "argument", "trace", "until"}
+_MORE_FILTERS = {"source", "schedule", "parent", "top", "argument", "trace", "until"}
 _MAX_ATTEMPTS = 20
 _MAX_CALLS = 100
 _MAX_FAILED = 20  # of the calls that one node of the graph stands for
@@ -123,6 +123,7 @@ async def show_job(request: PageRequest) -> View:
         "failed": failed[:_MAX_FAILED],
         "more_failed": max(len(failed) - _MAX_FAILED, 0),
         "over": job.state.terminal,
+        "held": row.is_held,
         "waterfall": draw_waterfall(laid_out, WaterfallLinks(toggle, f"{here}?attempts=all")),
         "explained_tone": STATE_SIGNS[job.state][1] if job.state.terminal else tone,
         "attempts_text": attempts_text(

@@ -8,9 +8,10 @@ from urllib.parse import quote
 from warrener.operations.agents import AGENTS
 from warrener.operations.dead_letters import NO_CAUSE
 from warrener.operations.job_type import JobTypeQuery, read_job_type
-from warrener.operations.job_types import DeploySummary, JobTypesQuery, list_job_types
+from warrener.operations.job_types import DeploySummary, JobTypesQuery, list_job_types, policy_of
 from warrener.operations.overview import Need, NeedKind, NeedSubject, OverviewQuery, read_overview
 from warrener.operations.series import SeriesPoint
+from warrener.render.jobs import limit_text, rule_text
 from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
 from warrener.web.page import PageRequest, View, page
 
@@ -64,13 +65,16 @@ async def show_job_type(request: PageRequest) -> View:
     buckets, marks = _buckets_of(found.points), _marks_of(found.deploys)
     ended = f"Jobs of {name} that ended, last {query.window}"
     went = f"Duration and success of {name}, last {query.window}"
-    policy = (found.policy or {}).items()
+    policy, declared = found.policy or {}, policy_of(found)
+    if declared is not None:
+        policy |= {"retry_rules": [*map(rule_text, declared.retry_rules)]}
+        policy |= {"gates": [], "limits": [*map(limit_text, declared.gates)]}
     context = {
         "one": found,
         "trend": draw_trend(buckets, title=went, deploys=marks, zone=zone),
         "throughput": draw_throughput(buckets, title=ended, deploys=marks, zone=zone),
         "agent_tones": AGENTS.tones,
-        "policy": {key: value for key, value in policy if value not in (None, False, "", [], {})},
+        "policy": {key: value for key, value in policy.items() if value not in (None, False, "", [], {})},
     }
     return View(name, context)
 
