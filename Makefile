@@ -23,6 +23,8 @@ KEEP ?=
 ROUNDS ?= 10
 # The folder of the wheels; those of an earlier run are deleted
 WHEELS ?= dist
+# How many seeds make test-seeds runs, from WARRENER_ORDER_FIRST_SEED on
+SEEDS ?= 10000
 # The chaos run: the same seed brings the same plan of faults
 SEED ?= 1
 JOBS ?= 60000
@@ -49,8 +51,8 @@ $(READY): pyproject.toml requirements/workspace.txt $(MEMBERS)
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Load a year of flights while an agent is killed (KILL=scheduler|supervisor|broker; KEEP=1 leaves its console running)
-	@WARRENER_DEMO_KILL=$(KILL) WARRENER_DEMO_KEEP=$(KEEP) $(PYTHON) -m examples.flights.demo
+demo: setup ## Run the daily export, a workflow of 365 jobs, while an agent is killed (KILL=scheduler|supervisor|broker; KEEP=1 leaves its console running)
+	@WARRENER_DEMO_KILL=$(KILL) WARRENER_DEMO_KEEP=$(KEEP) $(PYTHON) -m examples.export.demo
 
 .PHONY: test
 test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WORKERS=1 for all of them in one)
@@ -61,9 +63,14 @@ test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WO
 test-times: setup ## Run all tests and write again which files take long: they start first
 	@WARRENER_TEST_TIMES=tests/longest_files.txt $(MAKE) --no-print-directory test
 
+CRASHES := $(addprefix tests/simulation/test_,crash_anywhere.py limits.py retry_rules.py workflows.py)
 .PHONY: test-crashes
-test-crashes: setup ## Strike each service at every call that it makes (make test: at every third)
-	@WARRENER_CRASH_STRIDE=1 $(PYTHON) -m pytest tests/simulation/test_crash_anywhere.py tests/simulation/test_workflows.py --numprocesses=2 $(ARGS)
+test-crashes: setup ## Strike each service at every call that it makes (make test: at every ninth)
+	@WARRENER_CRASH_STRIDE=1 $(PYTHON) -m pytest $(CRASHES) --numprocesses=2 $(ARGS)
+
+.PHONY: test-seeds
+test-seeds: setup ## Run an order and a map under the crashes of SEEDS seeds, in two processes (10,000: half an hour)
+	@WARRENER_ORDER_SEEDS=$(SEEDS) $(PYTHON) -m pytest -q tests/simulation/test_workflow_seeds.py --numprocesses=2 $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)

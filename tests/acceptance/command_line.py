@@ -47,10 +47,10 @@ def call_command(warren: Warren, *words: str, **environment: str) -> "subprocess
     return subprocess.CompletedProcess(words, code, *(file.read_text(encoding="utf-8") for file in files))
 
 
-def run_in(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+def run_in(folder: Path, *command: str, timeout: float = _TIMEOUT) -> "subprocess.CompletedProcess[str]":
     """The end of a command in this folder, with nothing of Warrener in its environment."""
     done = subprocess.run(
-        command, cwd=folder, env=BARE, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        command, cwd=folder, env=BARE, capture_output=True, text=True, timeout=timeout, check=False
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done

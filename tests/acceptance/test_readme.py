@@ -38,7 +38,9 @@ def test_the_first_hour_as_printed(tmp_path: Path) -> None:
     with terminal(folder, starts.splitlines()[-1]) as shown:
         export = "export WARRENER_BROKER_URL=amqp://guest:guest@127.0.0.1:"
         until(lambda: export in shown.read_text(), "the lines below the first one of the banner")
-        assert "Hello, World!" in run(folder, next(commands))
+        answers = run(folder, next(commands))
+        assert "Hello, World!" in answers
+        assert "2 greeted, 0 failed" in answers
         greeting, noticed = run_both(folder, "python request.py")
         assert greeting == "Hello, Ada!"
         assert noticed.count("using the `warrener up` of this folder") == 1

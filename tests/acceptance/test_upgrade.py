@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from infra.store.tests.raw_sql import run_sql
-from tests.acceptance.store_queries import job_types_of
+from tests.acceptance.store_queries import effects, job_types_of, make_effects, parked_in
 from tests.acceptance.upgrade_load import EXPECTED, request_round, wrong_ends
 from tests.acceptance.warren import ROOT, ServiceProcess, Warren, until
 from tests.servers.kinds import PostgresServer
@@ -30,6 +30,7 @@ ROLES = ("scheduler", "supervisor", "agent")
 WALK = ("agent", "supervisor", "agent", "scheduler", "agent", "supervisor", "agent", "scheduler")
 """The role that each step moves to the other release: a Gray code, through all 8 combinations and back."""
 ROUNDS = 2
+_ORDERS = 8
 
 pytestmark = [
     pytest.mark.skipif(not PREVIOUS, reason="rolls the previous release's wheels: make test-upgrade"),
@@ -114,6 +115,27 @@ def test_20_each_service_rolls_up_and_down_beside_neighbours_of_either_release(
             requested.update(report["jobs"])
     assert len(rolling.combinations) == 2 ** len(ROLES)
     asyncio.run(check_store(warren.store_url, requested))
+
+
+def test_20_a_workflow_beside_an_older_supervisor_goes_on_once_that_is_gone(warren: Warren) -> None:
+    """An older supervisor parks the reports of turns that it receives. It must be gone before the first
+    workflow; where it was not, the newer one puts back what it has parked."""
+    make_effects(warren)
+    older = warren.start("supervisor", python=PREVIOUS)
+    warren.start("scheduler")
+    warren.start("supervisor")
+    warren.start("agent", "tests.acceptance.workflow_handlers")
+    warren.wait_ready()
+    (warren.folder / "join").touch()
+    orders = range(2, 2 + 2 * _ORDERS, 2)
+    with SyncClient(warren.broker_url) as client:
+        jobs = [client.request("fulfil", {"order": order}) for order in orders]
+        for job in jobs:
+            client.send_signal(job.job_id, "approved", data=True)
+        until(lambda: parked_in(warren), "the older supervisor to park what it cannot read")
+        assert older.end() == 0, older.log_text()
+        assert [job.result(timeout=120) for job in jobs] == [f"P{order}" for order in orders]
+    assert set(Counter(effects(warren)).values()) == {1}, "each effect happened once"
 
 
 def test_20_no_schema_that_the_previous_release_had_was_edited() -> None:

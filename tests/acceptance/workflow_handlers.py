@@ -57,6 +57,13 @@ async def ship(job: JobContext, order: int) -> str:
     return f"P{order}"
 
 
+@agent.workflow("charge_all")
+async def charge_all(flow: Workflow, orders: int) -> list[int]:
+    """Charge so many orders; they have two batches."""
+    charged = await flow.map(charge, ({"order": n, "part": 0} for n in range(orders)), in_flight=orders)
+    return [charged.succeeded, charged.failed]
+
+
 def block(order: int) -> None:
     """Stand still in a turn, in the agent that is to be killed."""
     if "WAITS" in os.environ:
@@ -76,3 +83,17 @@ async def fulfil(flow: Workflow, order: int) -> str:
         )
     )
     return await flow.call(ship, order=order)
+
+
+@agent.job("deliver", guarantee="transactional")
+async def deliver(job: JobContext, order: int) -> str:
+    if not is_open():
+        raise Fail("the road is closed")
+    await write(job, f"{order} delivered")
+    return f"D{order}"
+
+
+@agent.workflow("deliver_patiently", on_failure="hold")
+async def deliver_patiently(flow: Workflow, order: int) -> str:
+    await flow.undo(release, order=order).call(reserve, order=order)
+    return await flow.call(deliver, order=order)

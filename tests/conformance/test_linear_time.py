@@ -29,8 +29,8 @@ from warrener_calendar.cron import parse_cron
 from warrener_contracts.codec import decode
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.fields import Duration
+from warrener_contracts.policy import matches_pattern
 from warrener_contracts.postgres_address import parse_url
-from warrener_contracts.retryability import matches_pattern
 from warrener_contracts.templates import TemplateNames, find_mistakes, render
 from warrener_runtime.log_output import hide_secrets
 from warrener_runtime.secrets import mask
@@ -85,7 +85,9 @@ def _sources() -> Iterator[tuple[Path, str]]:
 
 def _patterns_in(value: object) -> Iterator[re.Pattern[str]]:
     if isinstance(value, re.Pattern):
-        yield cast("re.Pattern[str]", value)
+        pattern = cast("re.Pattern[str] | re.Pattern[bytes]", value)
+        written = pattern.pattern  # one of bytes is tried as its text
+        yield re.compile(written.decode() if isinstance(written, bytes) else written, pattern.flags)
     elif isinstance(value, tuple | list):
         for one in cast("list[object]", value):
             yield from _patterns_in(one)

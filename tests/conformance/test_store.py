@@ -3,18 +3,19 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from tests.store_access import load_job
-from tests.store_rows import NOON, after, changed, died, queued_job, running_job, succeeded
+from tests.store_rows import NOON, after, attempt_of, changed, died, queued_job, running_job, succeeded
 
 from warrener_contracts.events import ErrorInfo, ErrorKind, JsonObject
-from warrener_contracts.policy import Backoff, JobPolicy
+from warrener_contracts.policy import Backoff, JobPolicy, RetryRule
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore, StoreRefused
-from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobFilter, JobRow, Save
 from warrener_store.jobs.views import CancelledTree, CheckpointRow, ChildJob
 
 
@@ -207,6 +208,73 @@ class TestSave:
         assert await store.attempts_of([over.job_id]) == [end.attempt]
         overdue = await store.claim_deadlines(NOON, after(10), 100)
         assert {row.job_id for row in overdue} == (set() if alike else {waits.job_id})
+
+    async def test_a_job_goes_to_another_queue_and_is_counted_there(self, store: StateStore) -> None:
+        moves, stays = running_job(), running_job()
+        await store.insert_jobs([moves, stays])
+        elsewhere = {"queue": "high-memory", "timeout_seconds": 7200.5}
+        retry = changed(moves, state=JobState.QUEUED, attempt=2, agent_id=None, **elsewhere)
+        assert await store.save_jobs([retry, changed(stays)]) == {moves.job_id, stays.job_id}
+        stored = await load_job(store, moves.job_id)
+        assert (stored, stored.timeout) == (retry.row, timedelta(seconds=7200.5))
+        assert [(count.queue, count.state, count.jobs) for count in await store.count_jobs()] == [
+            ("default", JobState.RUNNING, 1),
+            ("high-memory", JobState.QUEUED, 1),
+        ]
+        assert [head.queue for head in await store.queue_heads()] == ["high-memory"]
+        back = changed(retry.row, queue="default")
+        assert await store.save_jobs([back]) == {moves.job_id}
+        assert {count.queue for count in await store.count_jobs()} == {"default"}
+
+    async def test_the_last_failed_attempts_of_a_job_are_read_without_their_texts(
+        self, store: StateStore
+    ) -> None:
+        def ended(row: JobRow, outcome: AttemptOutcome, error: ErrorInfo | None) -> Save:
+            attempt = replace(attempt_of(row, outcome), error=error, verdict=f"retry {row.attempt}")
+            return replace(changed(row, attempt=row.attempt + 1), attempt=attempt)
+
+        error = ErrorInfo(
+            kind=ErrorKind.CRASH,
+            type="app.\u00dcber",
+            message="no\x00",
+            stack="x" * 60_000,
+            base_classes=("OSError",),
+        )
+        lost = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="gone")
+        rules = JobPolicy(retry_rules=(RetryRule(errors=["lost"], queue="other"),))
+        job, other = running_job(policy=rules), running_job()
+        workflow = running_job(settled_attempt=2, suspensions=1)
+        await store.insert_jobs([job, other, workflow])
+        for row, times in ((job, 14), (workflow, 3)):
+            for _ in range(times):
+                save = ended(row, AttemptOutcome.FAILED, error)
+                await store.save_jobs([save])
+                row = save.row  # noqa: PLW2901 - the next attempt is of what the last one has left
+            for outcome, why in (
+                (AttemptOutcome.LOST, lost),
+                (AttemptOutcome.RELEASED, error),
+                (AttemptOutcome.SNOOZED, None),
+            ):
+                save = ended(row, outcome, why)
+                await store.save_jobs([save])
+                row = save.row  # noqa: PLW2901 - the same
+        found = await store.failed_attempts([job.job_id, other.job_id, workflow.job_id])
+        assert found.keys() == {job.job_id, workflow.job_id}
+        assert [one.attempt for one in found[job.job_id]] == [*range(6, 16)], "the last ten"
+        assert [one.attempt for one in found[workflow.job_id]] == [3, 4], "of its current turn"
+        first, last = found[job.job_id][0], found[job.job_id][-1]
+        assert (first.cause, first.error_type, first.base_classes) == ("crash", "app.\u00dcber", ("OSError",))
+        assert found[workflow.job_id][0] == first._replace(
+            job_id=workflow.job_id, attempt=3, base_classes=(), verdict="retry 3"
+        ), "base classes are read for rules alone"
+        assert (last.cause, last.error_type, last.base_classes, last.verdict) == (
+            "lost",
+            "lost",
+            (),
+            "retry 15",
+        )
+        assert (last.agent_id, last.finished_at) == ("a1", after(60))
+        assert await store.failed_attempts([]) == {}
 
     async def test_a_refused_row_takes_its_whole_batch_with_it(self, store: StateStore) -> None:
         good, bad = running_job(), running_job()

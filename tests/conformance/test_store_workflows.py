@@ -13,10 +13,19 @@ from warrener_contracts.events import Answer, Call, CallKind, ErrorInfo, ErrorKi
 from warrener_contracts.identity import child_source, undo_source
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import Store
+from warrener_store.jobs import views
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.jobs.views import END_REASON, CancelledTree, Success
 from warrener_store.retention.rows import JobsBefore
-from warrener_store.workflows.rows import SignalRow, TurnRow
+from warrener_store.workflows.rows import (
+    MemberOf,
+    SignalRow,
+    TurnRow,
+    WaitCount,
+    WaitKind,
+    WaitRow,
+    open_turns,
+)
 
 ODD = {"text": "\x00 \x1a \ud800 é 🐇", "numbers": [1, 2.5, None, True]}
 CALL = Call(
@@ -55,6 +64,36 @@ def signal(job_id: UUID, number: int, **fields: Any) -> SignalRow:
     return SignalRow(job_id=job_id, signal_id=f"s{number}", **(plain | fields))
 
 
+async def test_child_jobs_are_read_in_pages_and_those_of_maps_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MAX_CHILDREN", 3)
+    job, text = await stored(store, suspended_job()), "2!/map/a%.b_/0/map#1/3"
+    theirs = sorted(
+        (queued_job(parent_id=job.job_id, member_of=text) for _ in range(7)), key=lambda row: row.job_id
+    )
+    undo = queued_job(parent_id=job.job_id, source=undo_source(job.job_id))
+    detached = queued_job(parent_id=job.job_id, source=child_source(job.job_id, detached=True))
+    await store.insert_jobs([*theirs, undo, detached])
+    ids = [row.job_id for row in theirs]
+    first = await store.children_of([job.job_id])
+    pages = [one.job_id for one in first]
+    while found := await store.children_of([job.job_id], pages[-1]):
+        assert len(found) <= 3
+        pages += [one.job_id for one in found]
+    assert pages == sorted([*ids, detached.job_id])
+    over, dead = theirs[0], theirs[1]
+    ended = changed(dead, state=JobState.DEAD, finished_at=after(9), wake_at=None)
+    done = changed(over, state=JobState.SUCCEEDED, finished_at=after(9), wake_at=None)
+    assert len(await store.save_jobs([ended, done])) == 2
+    assert [one.job_id for one in await store.open_children(job.job_id, limit=3)] == ids[2:5]
+    assert [one.job_id for one in await store.open_children(job.job_id, ids[4])] == ids[5:]
+    assert await store.count_failed(job.job_id, "map/a%.b_/0/map#1", 5) == 1
+    assert await store.count_failed(job.job_id, "map/a%.b_/0/map#1", 0) == 0
+    assert await store.count_failed(job.job_id, "map/a%.b_/0/map#2", 5) == 0
+    assert MemberOf.read(text) == MemberOf("map/a%.b_/0/map#1/3", 2, stops=True)
+
+
 async def test_a_journal_comes_back_as_it_went_whatever_it_holds(store: Store) -> None:
     job, other = await stored(store, suspended_job()), await stored(store, suspended_job())
     first = TurnRow(
@@ -74,6 +113,13 @@ async def test_a_journal_comes_back_as_it_went_whatever_it_holds(store: Store) -
         other.job_id: [alone],
     }
     assert await store.turns_of([]) == {}
+    unread = await store.stored_turns([other.job_id, job.job_id, uuid4()])
+    assert [one.attempt for one in unread[job.job_id]] == [1, 2]
+    assert open_turns(job.job_id, unread[job.job_id], since=1) == [
+        replace(first, began_at=None, suspension=SUSPENSION.model_copy(update={"calls": ()})),
+        replace(second, began_at=None),
+    ]
+    assert await store.stored_turns([]) == {}
 
 
 async def test_of_two_writers_of_a_turn_the_first_counts(store_url: str) -> None:
@@ -363,3 +409,103 @@ async def test_a_child_stays_while_its_workflow_waits_for_its_calls(store: Store
     assert await store.delete_jobs(old, [child.job_id]) == 0
     await store.save_jobs([changed(job, state=JobState.DEAD, wake_at=None, finished_at=after(60))])
     assert await store.delete_jobs(old, [child.job_id]) == 1
+
+
+async def test_another_generation_begins_with_an_empty_journal_and_the_signals_that_are_left(
+    store: Store,
+) -> None:
+    job = await stored(store, suspended_job())
+    rows = [signal(job.job_id, number) for number in (1, 2, 3)]
+    await store.keep_signals(rows[:2])
+    received = (Answer(call_id="signal/packed#1", at=after(5), result=1, signal_id="s1"),)
+    left = Answer(call_id="signal/packed#2", at=after(5), result=2, signal_id="s2")
+    turns = [
+        TurnRow(job_id=job.job_id, attempt=1, suspension=SUSPENSION),
+        TurnRow(
+            job_id=job.job_id,
+            attempt=2,
+            answers=(*received, left),
+            suspension=Suspension(continued={"order": None}, closed=("signal/packed#2",)),
+        ),
+    ]
+    await store.keep_suspensions(turns)
+    assert await store.turns_of([job.job_id]) == {job.job_id: turns}
+    sizes = await store.journal_sizes([job.job_id])
+    await store.save_jobs([changed(job, generation=2)])
+    for _ in range(2):  # whoever died before has left the rest
+        assert await store.turns_of([job.job_id]) == {job.job_id: turns[1:]}
+        await store.end_generation(job.job_id, 2, after(-1))
+        turns[1] = replace(turns[1], answers=(), suspension=Suspension(continued={"order": None}))
+    assert (await store.journal_sizes([job.job_id]))[job.job_id] < sizes[job.job_id]
+    assert [one.signal_id for one in await store.sent_signals(job.job_id)] == ["s2"]
+    assert await store.keep_signals(rows, limit=2) == [], "received ones do not count, and are known"
+    assert await store.signals_of({job.job_id: ["packed"]}) == {job.job_id: rows[1:]}
+    await store.end_generation(job.job_id, 3, after(100))
+    await store.keep_signals(rows)
+    remaining = await store.signals_of({job.job_id: ["packed"]})
+    assert remaining == {job.job_id: rows}, "it was forgotten, at last"
+    ended = changed(job, generation=2, state=JobState.DEAD, wake_at=None, finished_at=after(9))
+    await store.save_jobs([replace(ended, row=replace(ended.row, version=3))])
+    assert await store.late_turns([job.job_id]) == set()
+
+
+async def test_receipts_of_generations_are_bounded_however_fast_their_signals_come(store: Store) -> None:
+    job = await stored(store, suspended_job())
+    for generation in (1, 2, 3):
+        rows = [signal(job.job_id, number) for number in range(generation * 600, generation * 600 + 600)]
+        assert await store.keep_signals(rows) == [], "receipts do not count"
+        given = tuple(Answer(call_id=each.signal_id, at=after(5), signal_id=each.signal_id) for each in rows)
+        end = Suspension(continued={})
+        turn = TurnRow(job_id=job.job_id, attempt=generation, answers=given, suspension=end)
+        await store.keep_suspensions([turn])
+        await store.end_generation(job.job_id, generation, after(-1))
+    first, last = (signal(job.job_id, number) for number in (600, 2399))
+    assert await store.keep_signals([first, last]) == []
+    found = [one.signal_id for one in await store.sent_signals(job.job_id)]
+    assert found == [first.signal_id], "of the last thousand a repeat is known, of those before it is not"
+
+
+async def test_children_of_an_ended_generation_do_not_stay_with_their_workflow(store: Store) -> None:
+    job = await stored(store, suspended_job())
+    earlier, later = running_job(parent_id=job.job_id), running_job(parent_id=job.job_id)
+    await store.insert_jobs([earlier, later])
+    await store.save_jobs(
+        [
+            changed(child, state=JobState.SUCCEEDED, wake_at=None, finished_at=after(at))
+            for child, at in ((earlier, 60), (later, 90))
+        ]
+    )
+    end = TurnRow(job_id=job.job_id, attempt=1, suspension=Suspension(continued={}), suspended_at=after(70))
+    await store.keep_suspensions([end])
+    old = JobsBefore(earlier.job_type, JobState.SUCCEEDED, after(1000), after(1000))
+    assert await store.delete_jobs(old, [earlier.job_id, later.job_id]) == 0
+    await store.save_jobs([changed(job, generation=1)])
+    assert await store.delete_jobs(old, [earlier.job_id, later.job_id]) == 1
+    assert (await store.jobs_by_id([earlier.job_id, later.job_id])).keys() == {later.job_id}
+
+
+async def test_waits_are_counted_by_kind_up_to_a_bound_and_the_oldest_of_a_suspended_job_is_named(
+    store: Store,
+) -> None:
+    jobs = [await stored(store, suspended_job()) for _ in range(4)]
+    gone = await stored(store, running_job())
+
+    def wait(job: JobRow, kind: WaitKind, seconds: float) -> WaitRow:
+        return WaitRow(job_id=job.job_id, kind=kind, since=after(seconds))
+
+    await store.keep_waits([wait(job, WaitKind.CHILD, number) for number, job in enumerate(jobs)])
+    await store.keep_waits([wait(jobs[1], WaitKind.HELD, 9), wait(gone, WaitKind.CHILD, -9)])
+    counts = await store.count_waits(100)
+    assert counts[WaitKind.CHILD] == WaitCount(3, after(0))
+    assert counts[WaitKind.HELD] == WaitCount(1, after(9))
+    assert counts[WaitKind.SIGNAL] == counts[WaitKind.END] == WaitCount(0, None)
+    await store.keep_waits([wait(jobs[0], WaitKind.CHILD, 20)])
+    assert (await store.count_waits(2))[WaitKind.CHILD] == WaitCount(2, after(2))
+    ended = changed(jobs[2], state=JobState.SUCCEEDED, wake_at=None, finished_at=after(30))
+    await store.save_jobs([ended])
+    assert (await store.count_waits(100))[WaitKind.CHILD].oldest == after(3), (
+        "it is over, and not forgotten yet"
+    )
+    await store.drop_waits([job.job_id for job in jobs])
+    await store.drop_waits([])
+    assert {one.jobs for one in (await store.count_waits(100)).values()} == {0}

@@ -6,22 +6,25 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
+from examples.export.files import damage, write_days
 from tests.acceptance.warren import ROOT, Warren, free_port, until
 from tests.broker_access import publish
 from tests.store_access import on_store
 
-from warrener_client import SyncClient
+from warrener_client import JobFailed, SyncClient
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import IntervalRule
 
 HANDLERS = "console_handlers"
+WORKFLOWS = ("examples.export.handlers", "examples.orders.handlers")
 JOBS_PER_SECOND = 200
 
 
@@ -117,12 +120,13 @@ def prepare(warren: Warren) -> dict[str, str]:
     warren.start("scheduler")
     warren.start("supervisor")
     for version in ("2026.11.2", "2026.11.3"):
-        warren.start("agent", HANDLERS, "--slots", "20", WARRENER_VERSION=version)
+        warren.start("agent", HANDLERS, *WORKFLOWS, "--slots", "20", WARRENER_VERSION=version)
     warren.wait_ready()
     until(
         lambda: on_store(warren.store_url, lambda store: store.job_types(["import.rows"])),
         "the agents to announce their job types",
     )
+    damage(list(islice(write_days(warren.folder / "flights"), 12)))
     broken = b'{"specversion": "1.0", "type": "warrener.job.requested.v1", "data": {"job_type": <b>'
     kind = "application/cloudevents+json"
     publish(warren.broker_url, "warrener.requests", "job.requested.v1", broken, content_type=kind)
@@ -131,6 +135,7 @@ def prepare(warren: Warren) -> dict[str, str]:
         retried = client.request("import.third_time", {"path": "2013-02.csv"})
         dead = client.request("import.broken", {"path": "2013-03.csv", "note": "<script>alert(1)</script>"})
         running = client.request("import.long", {"path": "2013-04.csv"})
+        exported = client.request("export.night", {"folder": str(warren.folder / "flights")})
         nowhere = client.request("import.rows", {"path": "2013-05.csv"}, queue="nobody-serves-it")
         often = SchedulePutData(
             name="every-two-seconds",
@@ -141,6 +146,11 @@ def prepare(warren: Warren) -> dict[str, str]:
         client.put_schedules([often])
         done.result(timeout=60)
         retried.result(timeout=60)
+        exported.result(timeout=240)
+        undone = client.request("orders.fulfil", {"order": 2, "item": "anvil", "cents": 9_900})
+        with suppress(JobFailed):
+            undone.result(timeout=60)
     jobs = {"done": done, "retried": retried, "dead": dead, "running": running, "waiting": nowhere}
+    jobs |= {"exported": exported, "undone": undone}
     ids = {name: str(job.job_id) for name, job in jobs.items()}
     return ids | {"schedule": "every-two-seconds", "queue": "imports"}

@@ -48,7 +48,9 @@ ABSENT = {
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
     # Each call and each answer has the fields of its kind.
     "attempt.suspended.v1": _OF_ERRORS
-    | {"job_id", "undo", "detached", "digest", "state", "result", "error", "signal_id", "queue"},
+    | {"job_id", "undo", "detached", "digest", "state", "result", "error", "signal_id", "queue"}
+    | {"size", "stop_after", "members"}
+    | {"retry_of"},  # the supervisor's own
     "job.cancel_requested.v1": {"tree"},
     "job.dead.v1": _OF_ERRORS,
     "job.drop_requested.v1": {"reply_to"},

@@ -1,13 +1,14 @@
 """What the agents of a simulation can run, and what was seen of it running."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from random import Random
 from uuid import UUID
 
-from warrener_agent import Agent, Backoff, Cancel, Fail, JobContext, RetryAfter, Snooze
+from warrener_agent import Agent, Backoff, Cancel, Fail, JobContext, Limit, RetryAfter, Snooze
 from warrener_runtime.clock import Clock
 
 _current: ContextVar["Workshop"] = ContextVar("workshop")
@@ -31,8 +32,14 @@ class Workshop:
         self.overlaps: list[tuple[UUID, int]] = []
         self.rivals: list[tuple[UUID, set[int]]] = []
         self.ended_at: Callable[[UUID], datetime | None] = lambda _: None
+        self.till: list[str] = []
+        """What handlers have done outside of the ledger's transactions."""
         self.late: dict[tuple[UUID, int], float] = {}
         """The seconds after its job's end at which a handler has begun."""
+        self.busy: dict[str, Counter[UUID]] = {}
+        """The jobs that run, by tenant."""
+        self.busiest: Counter[str] = Counter()
+        """The most that ever ran at once, by tenant."""
         _current.set(self)
 
     def fails_again(self, job_id: UUID, failures: int) -> bool:
@@ -40,6 +47,17 @@ class Workshop:
         again = self._failed[job_id] < failures
         self._failed[job_id] += again
         return again
+
+    @contextmanager
+    def working_for(self, tenant: str, job_id: UUID) -> Generator[None]:
+        """Note that a job of a tenant runs."""
+        busy = self.busy.setdefault(tenant, Counter())
+        busy[job_id] += 1
+        self.busiest[tenant] = max(self.busiest[tenant], len(+busy))
+        try:
+            yield
+        finally:
+            busy[job_id] -= 1
 
     async def work(self, job: JobContext, seconds: float, result: int) -> int:
         """Work for so long, and write an effect."""
@@ -164,6 +182,28 @@ async def signals(job: JobContext, how: str) -> int | Fail | Cancel:
     if how == "to be cancelled":
         return Cancel("no use")
     return Fail("for good") if how == "to be dead" else 1
+
+
+@agent.job(
+    "limited",
+    max_attempts=10,
+    start_timeout="60s",
+    backoff=Backoff.fixed(1, jitter=0),
+    gates=[Limit(2, key="{{ arguments.tenant }}"), Limit(3)],
+)
+async def limited(job: JobContext, tenant: str, seconds: float, failures: int = 0, snoozes: int = 0) -> int:
+    with shop().working_for(tenant, job.job_id), shop().working_for("all", job.job_id):
+        if shop().fails_again(job.job_id, failures):
+            raise RuntimeError("not yet")
+        if shop().runs[job.job_id] < snoozes:
+            await shop().work(job, seconds, 0)
+            raise Snooze(1)
+        return await shop().work(job, seconds, 1)
+
+
+@agent.job("unkeyed", gates=[Limit(1, key="{{ arguments.account.tenant }}")])
+async def unkeyed(number: int, account: dict[str, str]) -> int:
+    return number
 
 
 @next_release.job("novel", start_timeout="60s")

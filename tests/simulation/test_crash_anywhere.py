@@ -23,8 +23,8 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE
 from warrener_contracts.triggers import AfterRule, Condition, ConditionOperator, EventRule, Upstream
 
-_ENOUGH = 400  # calls; each story makes fewer, and ends the count itself
-_STRIDE = int(os.environ.get("WARRENER_CRASH_STRIDE", "3"))  # `make test-crashes` strikes at every call
+_ENOUGH = 800  # calls; each story makes fewer, and ends the count itself
+_STRIDE = int(os.environ.get("WARRENER_CRASH_STRIDE", "9"))  # `make test-crashes` strikes at every call
 
 
 @pytest.mark.parametrize("effect_first", [False, True], ids=["before", "after"])

@@ -203,6 +203,11 @@ async def agent_of_four_that_run(stage: Stage) -> str:
     return f"agent:{agent.agent_id}"
 
 
+async def behind_a_limit(stage: Stage) -> str:
+    work = {"tenant": "a", "seconds": 600.0}
+    return [await stage.request("limited", work) for _ in range(3)][-1]
+
+
 async def of_a_type_that_its_agent_lacks(stage: Stage) -> str:
     await stage.world.publish(build_message(announcement()))
     await stage.world.clock.advance(5)
@@ -391,6 +396,7 @@ INJECTIONS = (
     Injection(Cause.SLOTS_FULL, behind_four_that_run),
     Injection(Cause.SLOTS_FULL, behind_four_that_run, subject="queue:default"),
     Injection(Cause.SLOTS_FULL, agent_of_four_that_run),
+    Injection(Cause.LIMIT, behind_a_limit),
     Injection(Cause.WRONG_QUEUE, lambda stage: stage.quick(queue="defualt")),
     Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks),
     Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks, subject="type:novel"),

@@ -7,12 +7,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.captured_service import events_in
 from tests.simulation.workload import slow_request
 from tests.simulation.world import World, living
 
 from warrener_agent.ledger.port import Claim
 from warrener_contracts import topology
-from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
+from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, AttemptSucceeded, Event
 from warrener_contracts.inbox import Inbox
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Guarantee
@@ -23,6 +24,7 @@ from warrener_runtime.lifecycle.listener import Listener
 
 RUNS_FOR = 3600.0
 SLOTS = 4
+REPORTS = Queue("ear.reports", (Binding(topology.STATUS, "#"),))
 DELAYED = Queue("ear.delayed", (Binding(topology.DELAY, "#"),))
 
 
@@ -60,6 +62,51 @@ async def test_what_waits_for_a_slot_comes_at_most_every_fifteen_seconds() -> No
         assert levels[:7] == [*["1s"] * 5, "5s", "15s"]
         assert set(levels[7:]) == {"15s"}
         assert len(levels) < 50, "ten minutes"
+
+
+@pytest.mark.parametrize("waited", [0, 10])
+async def test_an_attempt_that_avoids_its_agent_is_given_back_ten_times_and_runs_there_at_last(
+    waited: int,
+) -> None:
+    """Also one that has waited for a slot before."""
+    async with World(1, schedulers=0, supervisors=0, agents=1) as world:
+        levels = await listen(world)
+        (agent_id,) = [one.life.agent_id for one in world.processes if one.name.startswith("agent")]
+        event = dispatched(world, "quick", number=1)
+        data = event.data.model_copy(update={"attempt": 2, "avoid_agents": (agent_id,)})
+
+        message = build_message(event.model_copy(update={"data": data}))
+        await world.publish(message._replace(headers={"warrener-sent-back": str(waited)}))
+        await world.clock.advance(60)
+
+        assert levels == [*["1s"] * 5, *["5s"] * 5]
+        assert world.workshop.runs[event.data.job_id] == 1
+
+
+async def test_an_attempt_that_avoids_its_agent_runs_at_another_one() -> None:
+    async with World(1, schedulers=0, supervisors=0, agents=2) as world:
+        (first, second) = [one.life.agent_id for one in world.processes if one.name.startswith("agent")]
+        events = [dispatched(world, "quick", number=number) for number in range(SLOTS)]
+        avoiding = [
+            event.model_copy(
+                update={"data": event.data.model_copy(update={"attempt": 2, "avoid_agents": (first,)})}
+            )
+            for event in events
+        ]
+
+        reports: list[Event[Any]] = []
+
+        async def on_report(delivery: Delivery) -> None:
+            reports.extend(events_in([delivery]))
+
+        await world.producer.declare(Topology((), (REPORTS,)))
+        await Listener(world.producer, REPORTS.name, on_report, world.clock).start()
+        await world.publish(*map(build_message, avoiding))
+        await world.clock.advance(60)
+
+        succeeded = [one for one in reports if isinstance(one, AttemptSucceeded)]
+        assert {one.data.agent_id for one in succeeded} == {second}
+        assert len({one.data.job_id for one in succeeded}) == len(events)
 
 
 async def listen(world: World) -> list[str]:

@@ -5,6 +5,7 @@ import asyncio
 import os
 from collections import Counter
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal
 from uuid import UUID
 
@@ -18,19 +19,29 @@ from tests.simulation.workload import cancel_request, job_request
 from tests.simulation.world import World
 
 from warrener_agent import Agent
+from warrener_agent.workflows import maps
 from warrener_contracts.events import HeldAction, JobContinueRequested, JobSignalRequested
 from warrener_contracts.identity import UNDO_SOURCE
+from warrener_contracts.journals import answers_by_call
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import STATUS
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs import views
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.workflows.rows import TurnRow
 
 SEEDS = int(os.environ.get("WARRENER_WORKFLOW_SEEDS", "6"))
-# A quarter as often as `test_crash_anywhere.py`: the supervisor makes 800 calls.
-_STRIDE = 4 * int(os.environ.get("WARRENER_CRASH_STRIDE", "3"))
+# A seventh as often as `test_crash_anywhere.py`: the supervisor makes 900 calls.
+_STRIDE = 7 * int(os.environ.get("WARRENER_CRASH_STRIDE", "9"))
 _ENOUGH = 2000  # calls; each story makes fewer, and ends the count itself
 _MAY_DIE = {"fulfil", "bundle", "ship", "charge", "reserve"}
 _UNDONE_WITH = {"charge": "refund", "reserve": "release"}
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map of 20 has five batches."""
+    monkeypatch.setattr(maps, "MAX_MEMBERS", 4)
 
 
 def new_world(seed: int, **parts: Any) -> World:
@@ -60,10 +71,14 @@ def signal(job_id: UUID, name: str, data: Any, number: int = 0) -> Message:
 
 async def settle(world: World, *job_ids: UUID, within: float = 600.0) -> None:
     """Until all jobs are over, and for a while after: late messages must find nothing to do."""
-    await world.clock.run_until(
-        lambda: set(job_ids) <= world.store.jobs.keys() and world.settled(), within=within
-    )
+    await end(world, *job_ids, within=within)
     await world.clock.advance(20)
+
+
+async def end(world: World, *job_ids: UUID, within: float = 600.0) -> None:
+    await world.clock.run_until(
+        lambda: world.settled() and set(job_ids) <= world.store.jobs.keys(), within=within
+    )
 
 
 async def check_orders(world: World, *job_ids: UUID) -> None:
@@ -165,27 +180,70 @@ async def test_a_charge_that_timed_out_is_refunded_because_it_may_have_charged()
         assert effects(world) == [("reserve", 1), ("refund", 1), ("release", 1)]
 
 
-async def test_a_map_runs_each_item_once_and_no_more_at_once_than_it_may() -> None:
+@pytest.mark.parametrize("items", [0, 1, 4, 20])
+async def test_a_map_runs_each_item_once(items: int) -> None:
     async with new_world(1) as world:
-        job = await request(world, "import", items=20, in_flight=5)
+        job = await request(world, "import", items=items, in_flight=5)
         await settle(world, job)
         await check_orders(world, job)
-        assert world.store.jobs[job].result == 20
+        assert world.store.jobs[job].result == items
         loads = children(world, job)
-        assert sorted(row.arguments["number"] for row in loads) == list(range(20))
-        assert max_at_once(loads) <= 5
+        assert sorted(row.arguments["number"] for row in loads) == list(range(items))
+        attempts = await world.store.attempts_of([row.job_id for row in loads])
+        assert max_at_once(attempts) <= 5
 
 
-def max_at_once(rows: list[JobRow]) -> int:
-    moments: list[tuple[Any, int]] = []
-    for row in rows:
-        assert row.finished_at is not None
-        moments += [(row.accepted_at, 1), (row.finished_at, -1)]
-    running = highest = 0
-    for _, change in sorted(moments):
-        running += change
-        highest = max(highest, running)
-    return highest
+def max_at_once(attempts: list[AttemptRow]) -> int:
+    moments = [(one.started_at, 1) for one in attempts if one.started_at]
+    moments += [(one.finished_at, -1) for one in attempts if one.started_at]
+    running = list(accumulate(change for _, change in sorted(moments)))
+    return max(running, default=0)
+
+
+async def test_a_map_is_joined_without_a_look_at_its_parent_for_each_child() -> None:
+    async with small_world(1) as world:
+        job = await request(world, "import", items=20, in_flight=5)
+        await settle(world, job, within=60)
+        row = world.store.jobs[job]
+        assert row.suspensions <= 2 * 5, "one for each batch that was requested, and one for each that ended"
+
+
+async def test_a_map_stops_after_so_many_failures_and_cancels_what_is_left() -> None:
+    async with small_world(1) as world:
+        job = await request(world, "picky", items=20, stop_after=2)
+        await settle(world, job, within=120)
+        await check(world, [job], may_die={"ship"})
+        row, states = world.store.jobs[job], Counter(one.state for one in children(world, job))
+        assert row.result == ["stopped", 2]
+        assert states[JobState.DEAD] == 2
+        assert states[JobState.CANCELLED]
+        assert set(states) <= {JobState.DEAD, JobState.CANCELLED, JobState.SUCCEEDED}
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel", "tree"])
+async def test_a_map_that_nothing_awaits_any_longer_cancels_its_jobs(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(views, "MAX_CHILDREN", 3)
+    async with small_world(1) as world:
+        job = await request(world, "slow", items=20, seconds=3 if how == "timeout" else None)
+        await world.clock.advance(2)
+        if how != "timeout":
+            await world.publish(cancel_request(job, tree=how == "tree"))
+        await settle(world, job, within=120)
+        await check(world, [job])
+        assert world.store.jobs[job].state is (JobState.SUCCEEDED if how == "timeout" else JobState.CANCELLED)
+        loads = children(world, job)
+        assert loads
+        assert {one.state for one in loads} <= {JobState.CANCELLED, JobState.SUCCEEDED}
+        assert JobState.CANCELLED in {one.state for one in loads}
+
+
+async def test_a_rejected_job_of_a_map_is_a_failure_of_the_map() -> None:
+    async with small_world(1) as world:
+        job = await request(world, "careless_all")
+        await settle(world, job, within=60)
+        assert world.store.jobs[job].result == [2, 3, ["Rejected"] * 3]
 
 
 @pytest.mark.parametrize("ships", [True, False])
@@ -221,6 +279,29 @@ async def test_a_turn_that_always_fails_ends_the_workflow() -> None:
         assert (world.store.jobs[job].state, world.store.jobs[job].failures) == (JobState.DEAD, 4)
 
 
+@pytest.mark.parametrize("kind", ["agent", "supervisor"])
+@pytest.mark.parametrize("nth", [None, 2, 5, 8, 11, 14])
+async def test_a_step_is_tried_again_between_turns_whatever_dies(kind: str, nth: int | None) -> None:
+    async with small_world(1) as world:
+        if nth is not None:
+            world.process(kind).life.strike_at(nth, effect_first=bool(nth % 2))
+        job = await request(world, "patient", order=1, failures=5)
+        await settle(world, job)
+        await check(world, [job])
+        row = world.store.jobs[job]
+        assert (row.state, row.failures, effects(world)) == (
+            JobState.SUCCEEDED,
+            0,
+            [("reserve", 1), ("ship", 1)],
+        )
+        (answer,) = [one for one in answers_by_call(await turns_of(world, job)).values() if one.tries > 1]
+        assert answer.tries <= 6, "a death forgets tries of one turn, and adds none"
+
+
+async def turns_of(world: World, job: UUID) -> list[TurnRow]:
+    return (await world.store.turns_of([job]))[job]
+
+
 @pytest.mark.parametrize("nth", [None, 1, 2, 4, 8, 16])
 @pytest.mark.parametrize("action", [HeldAction.RESUME, HeldAction.UNDO])
 async def test_a_workflow_that_fails_is_held_until_an_operator_resumes_or_undoes_it(
@@ -232,7 +313,7 @@ async def test_a_workflow_that_fails_is_held_until_an_operator_resumes_or_undoes
         await world.clock.run_until(
             lambda: job in world.store.jobs and world.store.jobs[job].is_held, within=60
         )
-        await world.clock.advance(1200)
+        await world.clock.advance(1200 if nth is None else 30)  # the look of 15 minutes leaves it as it is
         row = world.store.jobs[job]
         assert (row.is_held, row.failures, effects(world)) == (True, 2, [("reserve", 1)])
         if nth is not None:
@@ -246,8 +327,38 @@ async def test_a_workflow_that_fails_is_held_until_an_operator_resumes_or_undoes
         assert effects(world) == [("reserve", 1), ("ship" if resumed else "release", 1)]
 
 
-def end_hold(job_id: UUID, action: HeldAction) -> Message:
-    event = {"id": f"{action}-{job_id}", "source": "test", "data": {"job_id": job_id, "action": action}}
+@pytest.mark.parametrize("effect_first", [False, True], ids=["before", "after"])
+async def test_a_failed_call_is_requested_again_once_wherever_the_supervisor_dies(
+    *, effect_first: bool
+) -> None:
+    async def story(nth: int) -> bool:
+        async with small_world(nth) as world:
+            job = await request(world, "stubborn", order=1)
+            await world.clock.run_until(
+                lambda: job in world.store.jobs and world.store.jobs[job].is_held, within=60
+            )
+            await world.clock.advance(PATIENCE + 60)  # while it is held its call does not time out
+            life = world.process("supervisor").life
+            life.strike_at(nth, effect_first=effect_first)
+            await world.publish(end_hold(job, HeldAction.RESUME, "carry"))
+            await end(world, job, within=1200)
+            struck = life.struck
+            await world.clock.advance(20)
+            await check(world, [job], may_die={"carry"})
+            assert world.store.jobs[job].state is JobState.SUCCEEDED
+            assert effects(world) == [("reserve", 1), ("load", 1), ("carry", 1), ("ship", 1)]
+            assert [one.state for one in children(world, job) if one.job_type == "carry"] == [
+                JobState.DEAD,
+                JobState.SUCCEEDED,
+            ]
+            return struck
+
+    await strike_each_call(story, _STRIDE, effect_first=effect_first, most=_ENOUGH)
+
+
+def end_hold(job_id: UUID, action: HeldAction, *retry: str) -> Message:
+    data = {"job_id": job_id, "action": action, "retry": retry}
+    event = {"id": f"{action}-{job_id}", "source": "test", "data": data}
     return build_message(JobContinueRequested.model_validate(event))
 
 
@@ -318,6 +429,54 @@ async def test_signals_that_do_not_fit_are_set_aside_and_the_wait_goes_on() -> N
         row = world.store.jobs[job]
         assert (row.result, row.failures) == ([1, 2], 0)
         await check(world, [job])
+
+
+# -- generations -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("effect_first", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("kind", ["agent", "supervisor"])
+async def test_generations_follow_each_other_and_receive_each_signal_once_if_a_process_dies(
+    kind: str, *, effect_first: bool
+) -> None:
+    async def story(nth: int) -> bool:
+        async with small_world(nth) as world:
+            life = world.process(kind).life
+            life.strike_at(nth, effect_first=effect_first)
+            counter = await request(world, "counter", signals=4)
+            job = await request(world, "relay", order=1, to=str(counter), left=3)
+            for number in range(1, 5):
+                sent = signal(job, "go", number, number)
+                await world.publish(sent, sent)
+                await world.clock.advance(3)
+            await end(world, counter, job)
+            struck = life.struck
+            await world.clock.advance(20)
+            await check(world, [counter, job])
+            assert effects(world) == [("reserve", number) for number in range(1, 5)]
+            row = world.store.jobs[job]
+            assert (row.state, row.result, row.failures) == (JobState.SUCCEEDED, 4, 0)
+            assert world.store.jobs[counter].result == [1, 2, 3, 4]
+            turns = await turns_of(world, job)
+            assert turns[0].attempt == row.generation
+            assert turns[0].suspension is not None
+            assert turns[0].suspension.continued == {"order": 4, "to": str(counter), "left": 0}
+            published = (await world.store.checkpoints_of([job]))[job].state
+            assert published == {"order": 4}
+            return struck
+
+    await strike_each_call(story, _STRIDE, effect_first=effect_first, most=_ENOUGH)
+
+
+async def test_a_cancel_undoes_the_generation_of_today_alone() -> None:
+    async with small_world(1) as world:
+        job = await request(world, "relay", order=1, to=str(world.entropy.new_id()), left=3)
+        await world.publish(signal(job, "go", 1, 1))
+        await world.clock.advance(10)
+        await world.publish(cancel_request(job))
+        await settle(world, job)
+        assert effects(world) == [("reserve", 1), ("reserve", 2), ("release", 2)]
+        assert world.store.jobs[job].state is JobState.CANCELLED
 
 
 # -- cancels -----------------------------------------------------------------------------------------------
@@ -403,7 +562,9 @@ async def _struck_story(kind: str, how: str, nth: int, *, effect_first: bool) ->
         mapped = await request(world, "import", items=6, in_flight=2)
         await world.clock.advance(4)
         await world.publish(signal(shipped, "approved", 1))
-        await settle(world, shipped, undone, mapped, within=1200)
+        await end(world, shipped, undone, mapped, within=1200)
+        struck = life.struck
+        await world.clock.advance(20)
         await check_orders(world, shipped, undone, mapped)
         assert world.store.jobs[shipped].state is JobState.SUCCEEDED
         assert world.store.jobs[undone].state is JobState.DEAD
@@ -414,11 +575,11 @@ async def _struck_story(kind: str, how: str, nth: int, *, effect_first: bool) ->
             ("refund", 2),
             ("release", 2),
         ]
-        return life.struck
+        return struck
 
 
 @pytest.mark.parametrize("effect_first", [False, True], ids=["before", "after"])
-async def test_parent_and_child_commit_in_every_order_of_two_supervisors(*, effect_first: bool) -> None:
+async def test_child_and_suspension_commit_in_every_interleaving(*, effect_first: bool) -> None:
     """One pauses at each of its calls in turn, and the other goes on: no wake is lost."""
 
     async def story(nth: int) -> bool:
@@ -427,11 +588,13 @@ async def test_parent_and_child_commit_in_every_order_of_two_supervisors(*, effe
             life.strike_at(nth, effect_first=effect_first, pause=partial(world.clock.sleep, 3.0))
             bundled = await request(world, "bundle", order=1, ships=True)
             undone = await request(world, "bundle", order=5, ships=False)
-            await settle(world, bundled, undone, within=120)  # far less than the next look without a wake
+            await end(world, bundled, undone, within=120)  # far less than the next look without a wake
+            struck = life.struck
+            await world.clock.advance(20)
             await check_orders(world, bundled, undone)
             assert world.store.jobs[bundled].state is JobState.SUCCEEDED
             assert world.store.jobs[undone].state is JobState.DEAD
-            return life.struck
+            return struck
 
     await strike_each_call(story, _STRIDE, effect_first=effect_first, most=_ENOUGH)
 

@@ -3,13 +3,19 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 from tests.simulation.handlers import shop
 
 from warrener_agent import Agent, Backoff, ChildJobFailed, JobContext, Workflow
+from warrener_contracts.policy import PolicyOverrides
 
 jobs = Agent()
 _SOON = Backoff.fixed(1, jitter=0)
+_PATIENTLY = PolicyOverrides(
+    max_attempts=8, backoff=Backoff.listed("1s", "20s"), retry_on=("ConnectionError",)
+)
 PATIENCE = 300.0  # seconds in which an order must be approved
 
 
@@ -43,6 +49,13 @@ async def ship(job: JobContext, order: int, *, works: bool = True) -> int:
 @jobs.job("load", start_timeout="60s")
 async def load(job: JobContext, number: int) -> int:
     return await shop().work(job, 0.3, number)
+
+
+@jobs.job("carry", start_timeout="60s", max_attempts=1)
+async def carry(job: JobContext, order: int) -> int:
+    if shop().fails_again(UUID(int=order), 1):
+        raise RuntimeError("the road is closed")
+    return await shop().work(job, 0.2, order)
 
 
 agent, next_release = Agent(), Agent()
@@ -85,6 +98,30 @@ async def import_all(flow: Workflow, items: int, in_flight: int) -> int:
     return loaded.succeeded
 
 
+@agent.workflow("picky", start_timeout="60s")
+async def ship_all(flow: Workflow, items: int, stop_after: int) -> list[Any]:
+    shipped = await flow.map(
+        ship, [{"order": n, "works": n not in {1, 6, 11}} for n in range(items)], stop_after=stop_after
+    )
+    return ["stopped" if shipped.stopped else "whole", shipped.failed]
+
+
+@agent.workflow("slow", start_timeout="60s")
+async def charge_all(flow: Workflow, items: int, seconds: float | None) -> str:
+    try:
+        async with asyncio.timeout(seconds):
+            await flow.map(charge, [{"order": n, "seconds": 5.0} for n in range(items)])
+    except TimeoutError:
+        return "late"
+    return "done"
+
+
+@agent.workflow("careless_all", start_timeout="60s")
+async def reserve_all(flow: Workflow) -> list[Any]:
+    done = await flow.map("reserve", [{"order": n if n < 2 else "many"} for n in range(5)])
+    return [done.succeeded, done.failed, [one.error.type for one in done.failures if one.error]]
+
+
 @agent.workflow("bundle", start_timeout="60s")
 async def bundle(flow: Workflow, order: int, *, ships: bool) -> int:
     """Two orders in one: the first is undone if the second fails."""
@@ -116,6 +153,40 @@ async def count_signals(flow: Workflow, signals: int) -> list[int]:
         received.append(await flow.receive("number", int))
         await flow.sleep(timedelta(seconds=1))
     return received
+
+
+async def look(job_id: UUID, failures: int) -> int:
+    """A step that fails some times."""
+    if shop().fails_again(job_id, failures):
+        raise ConnectionError("not yet")
+    return failures
+
+
+@agent.workflow("patient", start_timeout="60s", max_attempts=2, backoff=_SOON)
+async def patient(flow: Workflow, order: int, failures: int) -> int:
+    """A step with retries between a job and another."""
+    await flow.call(reserve, order=order)
+    await flow.options(policy=_PATIENTLY).step(look, flow.job_id, failures)
+    return await flow.call(ship, order=order)
+
+
+@agent.workflow("stubborn", start_timeout="60s", on_failure="hold")
+async def stubborn(flow: Workflow, order: int) -> list[int]:
+    """Held until an operator has the call requested again that fails once."""
+    await flow.undo(release, order=order).call(reserve, order=order)
+    async with asyncio.timeout(PATIENCE):
+        carried = await asyncio.gather(flow.call(carry, order=order), flow.call(load, number=order))
+    return [*carried, await flow.call(ship, order=order)]
+
+
+@agent.workflow("relay", start_timeout="60s")
+async def relay(flow: Workflow, order: int, to: UUID, left: int) -> int:
+    """A job, a signal to another workflow and one from outside in each of its generations."""
+    await flow.undo(release, order=order).call(reserve, order=order)
+    flow.send(to, "number", order)
+    flow.publish({"order": order})
+    assert await flow.receive("go", int) == order
+    return flow.continue_as(order=order + 1, to=to, left=left - 1) if left else order
 
 
 @agent.workflow("careful", start_timeout="60s", max_attempts=2, backoff=_SOON, on_failure="hold")

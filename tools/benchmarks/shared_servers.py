@@ -68,6 +68,10 @@ class SharedServers:
             self._database.drop_database(name)
             self._database.execute("CHECKPOINT")  # the next one does not pay for what this one wrote
 
+    def add_database(self, name: str) -> str:
+        """The URL of a new database, which is there to the end."""
+        return self._database.add_database(name)
+
     def in_broker(self, place: Place) -> int:
         """Messages in all queues of a place, those being worked on among them."""
         vhost = place.broker_url.rpartition("/")[2]

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tools.chaos.effects import Record
-from tools.chaos.history import TERMINAL, Freeze, History, JobFact
+from tools.chaos.history import TERMINAL, WORKFLOWS, Freeze, History, JobFact, Request
 
 EARLY = 0.5  # seconds before its time that count as early
 LATE = 5.0
 """Seconds that an end has to reach the agents: a handler may start meanwhile, as it was claimed before."""
+_UNDONE_WITH = {"reserve": "release", "charge": "refund"}
+_TRANSACTIONAL = {
+    "chaos.book",
+    "chaos.ship",
+    *(f"chaos.{one}" for pair in _UNDONE_WITH.items() for one in pair),
+}
 _PROOF = frozenset({"start", "work", "done", "failed"})
 
 
@@ -42,6 +48,9 @@ KINDS = (
     "answer wrong",
     "left in queue",
     "piece not mended",
+    "called twice",
+    "half an order",
+    "signals wrong",
 )
 """What the checker looks for; a report names all of them, with zeros."""
 
@@ -60,6 +69,8 @@ def check(history: History) -> list[Violation]:
         *_early(history, runs),
         *_ticks(history),
         *_answers(history),
+        *_calls(history),
+        *_orders(history),
         *(
             Violation("left in queue", queue, f"{count} messages when all was quiet")
             for queue, count in history.left_in_queues.items()
@@ -113,7 +124,7 @@ def _requests(history: History) -> Iterator[Violation]:
         elif job.state not in TERMINAL:
             if history.settled:
                 yield Violation("stuck", request.job, _describe(job))
-        elif request.expected not in ("any", job.state):
+        elif request.expected not in ("any", job.state) and not _given_up(history, request, job):
             yield Violation("wrong end", request.job, f"{_describe(job)}; expected {request.expected}")
     known = {request.job for request in history.requests}
     for job in history.jobs.values():
@@ -141,7 +152,7 @@ def _transactional(history: History) -> Iterator[Violation]:
         if fact is None or fact.state == "dead":
             yield Violation("wrong end", written, f"its effect is committed, and it is {_describe(fact)}")
     for job in history.jobs.values():
-        if job.job_type == "chaos.book" and job.state == "succeeded" and job.result not in rows[job.job]:
+        if job.job_type in _TRANSACTIONAL and job.state == "succeeded" and job.result not in rows[job.job]:
             yield Violation("effect missing", job.job, f"result of run {job.result}, rows of {rows[job.job]}")
 
 
@@ -188,7 +199,7 @@ def _frozen(pid: int, begun: float, ended: float, freezes: Sequence[Freeze]) -> 
 def _results(history: History, runs: dict[str, dict[str, list[Record]]]) -> Iterator[Violation]:
     for job in history.jobs.values():
         executions = runs.get(job.job, {})
-        if job.state == "succeeded":
+        if job.state == "succeeded" and job.job_type not in WORKFLOWS:
             run = executions.get(job.result or "", [])
             if not any(record.what == "done" for record in run):
                 yield Violation(
@@ -263,6 +274,58 @@ def _answers(history: History) -> Iterator[Violation]:
             yield Violation("answer missing", request.job, f"{_describe(job)}; its requester waits")
         elif answer is not None and answer != job.state:
             yield Violation("answer wrong", request.job, f"{_describe(job)}; its requester received {answer}")
+
+
+def _calls(history: History) -> Iterator[Violation]:
+    """Calls of workflows that two jobs carry out, and effects that two jobs have had."""
+    calls: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for job in history.jobs.values():
+        parent = history.jobs.get(job.parent or "")
+        if parent is not None and parent.job_type in WORKFLOWS:
+            calls[parent.job, f"{job.job_type} {job.arguments}"].append(job.job)
+    for (parent_id, call), jobs in calls.items():
+        if len(jobs) > 1:
+            yield Violation("called twice", parent_id, f"{call}: jobs {', '.join(jobs)}")
+    for note, jobs in _effects_by_note(history).items():
+        if len(set(jobs)) > 1:
+            yield Violation("called twice", note.partition(" ")[2], f"{note}: jobs {', '.join(jobs)}")
+
+
+def _orders(history: History) -> Iterator[Violation]:
+    """Orders that are charged and neither shipped nor refunded, or have not received each signal once."""
+    notes = _effects_by_note(history)
+    for request in history.requests:
+        job = history.jobs.get(request.job)
+        if request.job_type != "chaos.order" or job is None or job.state not in TERMINAL:
+            continue
+        for effect, undo in _UNDONE_WITH.items():
+            happened, undone = (f"{one} {job.job}" in notes for one in (effect, undo))
+            if undone if job.state == "succeeded" else happened and not undone:
+                detail = f"{_describe(job)}: {'' if undone else 'no '}{undo}"
+                yield Violation("half an order", job.job, detail)
+        if job.state == "succeeded":
+            if f"ship {job.job}" not in notes:
+                yield Violation("half an order", job.job, f"{_describe(job)}: no ship")
+            if job.result != str(list(range(request.signals))):
+                detail = f"{_describe(job)}: expected {request.signals}, got {job.result}"
+                yield Violation("signals wrong", job.job, detail)
+
+
+def _effects_by_note(history: History) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for effect in history.effects:
+        if effect.note:
+            found[effect.note].append(effect.job)
+    return found
+
+
+def _given_up(history: History, request: Request, job: JobFact) -> bool:
+    """True if a workflow was cancelled because the requests of its children were destroyed."""
+    return (
+        job.state == "cancelled"
+        and job.job_type in WORKFLOWS
+        and any(request.at <= one.ended + LATE for one in history.destroyed)
+    )
 
 
 def _describe(job: JobFact | None) -> str:

@@ -44,10 +44,11 @@ async def collect(url: str, known: Known) -> History:
     """Everything, for the checker."""
     async with session(url) as connection:
         jobs = await connection.fetch(
-            "SELECT job_id, job_type, state, attempt, result, parent_id, source, losses FROM warrener_jobs"
+            "SELECT job_id, job_type, state, attempt, result, parent_id, source, losses, "
+            "CASE WHEN parent_id IS NOT NULL THEN arguments END AS arguments FROM warrener_jobs"
         )
         endings = await connection.fetch("SELECT job_id, old, new, at FROM chaos_endings ORDER BY at")
-        written = await connection.fetch("SELECT job_id, run FROM chaos_effects")
+        written = await connection.fetch("SELECT job_id, run, note FROM chaos_effects")
         ticks = await connection.fetch("SELECT schedule, nominal_at, status, job_id FROM warrener_ticks")
     records = await asyncio.to_thread(lambda: list(read_effects(known.effects)))
     return History(
@@ -58,7 +59,7 @@ async def collect(url: str, known: Known) -> History:
             for row in endings
         ],
         records=records,
-        effects=[TransactionalEffect(str(row["job_id"]), row["run"]) for row in written],
+        effects=[TransactionalEffect(str(row["job_id"]), row["run"], row["note"]) for row in written],
         ticks=_ticks(ticks, known.offset),
         schedules=known.schedules,
         freezes=known.freezes,
@@ -96,6 +97,7 @@ def _job(row: asyncpg.Record) -> JobFact:
         parent=None if row["parent_id"] is None else str(row["parent_id"]),
         schedule=source.partition("schedule/")[2] or None,
         losses=row["losses"],
+        arguments=row["arguments"] or "",
     )
 
 

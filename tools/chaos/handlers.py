@@ -19,7 +19,7 @@ _writer = EffectWriter(Path(os.environ.get(FOLDER, ".")))
 _SOON = Backoff.fixed(1, jitter=0.2)
 _BEAT = 0.05  # seconds between two proofs that a handler executes
 # Losses and deaths of agents are what the harness brings about: they must not use up a job.
-_SURVIVES: JobOptions = {"backoff": _SOON, "max_attempts": 8, "max_lost_attempts": 1000, "max_crashes": 1000}
+SURVIVES: JobOptions = {"backoff": _SOON, "max_attempts": 8, "max_lost_attempts": 1000, "max_crashes": 1000}
 
 
 class Unlucky(Exception):
@@ -54,7 +54,7 @@ async def work(run: Run, seconds: float) -> None:
         run.record("work")
 
 
-@agent.job("chaos.short", queue="alpha", **_SURVIVES)
+@agent.job("chaos.short", queue="alpha", **SURVIVES)
 async def short(job: JobContext, *, seconds: float = 0.0, fails: int = 0) -> str:
     async with recorded(job) as run:
         await work(run, seconds)
@@ -63,14 +63,14 @@ async def short(job: JobContext, *, seconds: float = 0.0, fails: int = 0) -> str
         return run.name
 
 
-@agent.job("chaos.shared", queue="alpha", **_SURVIVES | {"dispatch_batch": 16})
+@agent.job("chaos.shared", queue="alpha", **SURVIVES | {"dispatch_batch": 16})
 async def shared(job: JobContext, *, seconds: float = 0.0) -> str:
     async with recorded(job) as run:
         await work(run, seconds)
         return run.name
 
 
-@agent.job("chaos.book", queue="beta", guarantee="transactional", **_SURVIVES)
+@agent.job("chaos.book", queue="beta", guarantee="transactional", **SURVIVES)
 async def book(job: JobContext, *, seconds: float = 0.0, children: int = 0) -> str:
     """Its row, its result and its child jobs commit together."""
     async with recorded(job) as run:
@@ -85,27 +85,27 @@ async def book(job: JobContext, *, seconds: float = 0.0, children: int = 0) -> s
         return run.name
 
 
-@agent.job("chaos.child", queue="alpha", **_SURVIVES)
+@agent.job("chaos.child", queue="alpha", **SURVIVES)
 async def child(job: JobContext, parent: str) -> str:
     async with recorded(job) as run:
         return run.name
 
 
-@agent.job("chaos.exclusive", queue="gamma", guarantee="exclusive", **_SURVIVES)
+@agent.job("chaos.exclusive", queue="gamma", guarantee="exclusive", **SURVIVES)
 async def exclusive(job: JobContext, *, seconds: float = 0.0) -> str:
     async with recorded(job) as run:
         await work(run, seconds)
         return run.name
 
 
-@agent.job("chaos.long", queue="gamma", **_SURVIVES)
+@agent.job("chaos.long", queue="gamma", **SURVIVES)
 async def long(job: JobContext, *, seconds: float = 5.0) -> str:
     async with recorded(job) as run:
         await work(run, seconds)
         return run.name
 
 
-@agent.job("chaos.process", queue="gamma", executor="process", **_SURVIVES)
+@agent.job("chaos.process", queue="gamma", executor="process", **SURVIVES)
 def process(job: JobContext, *, seconds: float = 0.0) -> str:
     run = begin(job)
     threading.Event().wait(seconds)
@@ -113,7 +113,7 @@ def process(job: JobContext, *, seconds: float = 0.0) -> str:
     return run.name
 
 
-@agent.job("chaos.tick", queue="alpha", **_SURVIVES)
+@agent.job("chaos.tick", queue="alpha", **SURVIVES)
 async def tick(job: JobContext) -> str:
     async with recorded(job) as run:
         return run.name
@@ -163,7 +163,7 @@ async def crash_agent(job: JobContext) -> str:
     return ""
 
 
-@agent.job("chaos.block", queue="gamma", **_SURVIVES)
+@agent.job("chaos.block", queue="gamma", **SURVIVES)
 async def block(job: JobContext, *, seconds: float = 5.0) -> str:
     """Blocks its agent's event loop, as a mistaken handler would."""
     run = begin(job)

@@ -7,6 +7,7 @@ from typing import Literal
 from tools.chaos.effects import Record
 
 Expected = Literal["succeeded", "dead", "any"]
+WORKFLOWS = frozenset({"chaos.order", "chaos.import"})
 TERMINAL = frozenset({"succeeded", "dead", "cancelled", "expired"})
 
 
@@ -23,6 +24,8 @@ class Request:
     watched: bool = False
     plain: bool = True
     """True if only faults delay it: no retry, no delay, no long run. Recovery is measured by these."""
+    signals: int = 0
+    """How many a workflow is sent, with the data 0, 1 and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class JobFact:
     parent: str | None = None
     schedule: str | None = None
     losses: int = 0
+    arguments: str = ""
+    """Of a child job, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class TransactionalEffect:
 
     job: str
     run: str
+    note: str = ""
+    """What it is, such as `charge` and the number of the order."""
 
 
 @dataclass(frozen=True, slots=True)

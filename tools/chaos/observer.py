@@ -13,7 +13,8 @@ from tools.chaos.workload import SCHEDULES
 
 _TERMINAL = "('succeeded', 'dead', 'cancelled', 'expired')"
 _INSTALL = f"""
-CREATE TABLE chaos_effects (job_id uuid NOT NULL, attempt int NOT NULL, run text NOT NULL);
+CREATE TABLE chaos_effects (
+    job_id uuid NOT NULL, attempt int NOT NULL, run text NOT NULL, note text NOT NULL DEFAULT '');
 CREATE TABLE chaos_endings (
     job_id uuid NOT NULL, old text, new text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE INDEX chaos_endings_at ON chaos_endings (at);
@@ -108,7 +109,7 @@ class Observer:
     def _end(self, job: str) -> None:
         if self.open.pop(job, None) is not None:
             self.ended += 1
-        elif len(self._early) < 10_000:
+        elif len(self._early) < 100_000:
             self._early.add(job)
 
     async def open_in_store(self) -> list[str]:

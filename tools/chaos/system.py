@@ -27,7 +27,7 @@ from warrener_devservers import ServerError
 Role = Literal["scheduler", "agent", "supervisor"]
 ROLES: tuple[Role, ...] = get_args(Role)
 REPLICAS: dict[Role, int] = {"scheduler": 2, "agent": 3, "supervisor": 2}
-HANDLERS = "tools.chaos.handlers"
+HANDLERS = "tools.chaos.workflow_handlers"
 OLDER_HANDLERS = "tools.chaos.older_handlers"
 PREVIOUS = os.environ.get("WARRENER_TEST_PREVIOUS") or None
 """The Python of an environment with the previous release, as infra/setup/previous-release prints it."""

@@ -4,14 +4,15 @@ the broker has confirmed count."""
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tools.chaos.clients import session
 from tools.chaos.effects import stamp
-from tools.chaos.history import Expected, Request
+from tools.chaos.history import WORKFLOWS, Expected, Request
 from tools.chaos.journal import Journal
 
 from warrener_client import Client, JobSpec
@@ -41,13 +42,25 @@ _SORTS = {
     "cancelled": 2,
     "hopeless": 1,
     "process": 1,
+    "order": 3,
+    "import": 1,
 }
 _WATCHED = 0.1
+_REPEATED = 0.3
+_SOMETIME = (0.0, 0.3, 1.0, 2.5)  # seconds after the confirm
 _LATEST = 5000  # requests that may be repeated
 _MOST_AT_ONCE = 40  # batches that wait for their confirms
 
 Confirmed = Callable[[Request], None]
 Sample = tuple[JobSpec, Request]
+
+
+class Signal(NamedTuple):
+    """What a workflow is sent."""
+
+    job: UUID
+    name: str
+    data: int
 
 
 def sample(dice: random.Random) -> Sample:
@@ -65,6 +78,8 @@ def sample(dice: random.Random) -> Sample:
         ),
         "hopeless": lambda: build(dice, "chaos.hopeless", {}, expected="dead", plain=False),
         "process": lambda: build(dice, "chaos.process", given, plain=False),
+        "order": lambda: order(dice),
+        "import": lambda: import_of(dice),
     }
     return sorts[sort]() if sort in sorts else build(dice, f"chaos.{sort}", given)
 
@@ -72,6 +87,22 @@ def sample(dice: random.Random) -> Sample:
 def _parent(dice: random.Random, given: dict[str, Any]) -> Sample:
     count = dice.randint(1, 3)
     return build(dice, "chaos.book", given | {"children": count}, children=count)
+
+
+def order(dice: random.Random, *, seconds: float = 0.0, signals: int | None = None) -> Sample:
+    """An order: some wait for signals, some cannot be shipped, some are cancelled."""
+    given: dict[str, Any] = {"seconds": seconds} if seconds else {}
+    if signals is None:
+        signals = dice.choice((0, 0, 1, 3))
+    sort: Expected = dice.choice(("succeeded", "succeeded", "dead", "any"))
+    given |= {"signals": signals, "ships": sort != "dead"}
+    return build(dice, "chaos.order", given, expected=sort, plain=False, signals=signals)
+
+
+def import_of(dice: random.Random, items: int = 20) -> Sample:
+    """A map."""
+    given = {"items": items, "in_flight": dice.choice((3, 5, items))}
+    return build(dice, "chaos.import", given, children=items, plain=False)
 
 
 def build(
@@ -83,13 +114,14 @@ def build(
     children: int = 0,
     delay: float | None = None,
     plain: bool = True,
+    signals: int = 0,
 ) -> Sample:
     """A request with an id of the seed's choosing."""
     job = UUID(int=dice.getrandbits(128), version=4)
     due = None if delay is None else stamp() + delay
     not_before = None if delay is None else datetime.now(UTC) + timedelta(seconds=delay)
     watched = dice.random() < _WATCHED
-    request = Request(str(job), job_type, 0.0, expected, children, due, watched, plain)
+    request = Request(str(job), job_type, 0.0, expected, children, due, watched, plain, signals)
     return JobSpec(job_type, given, id=job, not_before=not_before), request
 
 
@@ -104,6 +136,7 @@ class Workload:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
         self._latest: deque[Sample] = deque(maxlen=_LATEST)
+        self._signals: deque[Signal] = deque(maxlen=_LATEST)
         self.answers: dict[str, str] = {}
         self.sent = 0
         """Requests given to the client, confirmed or not."""
@@ -147,6 +180,23 @@ class Workload:
             del latest[str(row["job_id"])]
         self._spawn(self._client.request_batch([*latest.values()], wait_for_confirm=True))
 
+    async def end_workflows(self, store_url: str) -> None:
+        """Cancel the workflows that are not over, whose children's requests were destroyed: nobody has them
+        any more. A signal has those that end already request their undos again."""
+        async with session(store_url) as connection:
+            rows = await connection.fetch(
+                "SELECT job_id FROM warrener_jobs WHERE job_type = ANY($1) AND finished_at IS NULL",
+                sorted(WORKFLOWS),
+            )
+        for row in rows:
+            self._spawn(self._cancel(row["job_id"]))
+            self._spawn(self._signal(Signal(row["job_id"], "look", 0), 2.0))
+
+    def repeat_signals(self) -> None:
+        """Send the latest signals once more, under their ids."""
+        for signal in self._signals:
+            self._spawn(self._signal(signal))
+
     async def end_schedules(self) -> None:
         """Remove the schedules; what has fired goes on."""
         for name in SCHEDULES:
@@ -181,21 +231,18 @@ class Workload:
             self._room.release()
 
     def _note(self, job: Job, request: Request) -> None:
-        confirmed = Request(
-            request.job,
-            request.job_type,
-            stamp(),
-            request.expected,
-            request.children,
-            request.not_before,
-            request.watched,
-            request.plain,
-        )
+        confirmed = replace(request, at=stamp())
         self._confirmed(confirmed)
         if request.watched:
             self._spawn(self._wait(job))
-        if request.expected == "any" and request.job_type == "chaos.long":
-            self._spawn(self._cancel(UUID(request.job), self._dice.choice((0.0, 0.3, 1.0, 2.5))))
+        if request.expected == "any" and request.job_type in ("chaos.long", "chaos.order"):
+            self._spawn(self._cancel(UUID(request.job), self._dice.choice(_SOMETIME)))
+        for number in range(request.signals):
+            signal = Signal(UUID(request.job), "approved", number)
+            self._signals.append(signal)
+            self._spawn(self._signal(signal, self._dice.choice(_SOMETIME)))
+            if self._dice.random() < _REPEATED:
+                self._spawn(self._signal(signal, self._dice.choice(_SOMETIME)))
 
     async def _wait(self, job: Job) -> None:
         try:
@@ -207,11 +254,19 @@ class Workload:
         self.answers[str(job.job_id)] = answer
         self._journal.note("answer", [str(job.job_id), answer])
 
-    async def _cancel(self, job: UUID, after: float) -> None:
+    async def _cancel(self, job: UUID, after: float = 0.0) -> None:
+        await self._until_confirmed(lambda: self._client.cancel(job, "chaos"), after)
+
+    async def _signal(self, signal: Signal, after: float = 0.0) -> None:
+        job, name, data = signal
+        event_id = f"{job}-{name}-{data}"
+        await self._until_confirmed(lambda: self._client.send_signal(job, name, data, id=event_id), after)
+
+    async def _until_confirmed(self, publish: Callable[[], Awaitable[object]], after: float) -> None:
         await asyncio.sleep(after)
         while True:
             try:
-                await self._client.cancel(job, "chaos")
+                await publish()
             except ClientError:  # not confirmed: a repeat changes nothing
                 await asyncio.sleep(1)
             else:

@@ -1,10 +1,20 @@
 """All kinds of faults: importing this module fills the registry."""
 
-from tools.chaos.faults import broker, clocks, cluster, database, load, services, topology
+from tools.chaos.faults import broker, clocks, cluster, database, load, services, topology, workflows
 from tools.chaos.faults.registry import KINDS, Kind
 from tools.chaos.system import FAKETIME
 
-__all__ = ["available", "broker", "clocks", "cluster", "database", "load", "services", "topology"]
+__all__ = [
+    "available",
+    "broker",
+    "clocks",
+    "cluster",
+    "database",
+    "load",
+    "services",
+    "topology",
+    "workflows",
+]
 
 
 def available(*, short: bool = False, only: str = "", without: str = "", cluster: bool = False) -> list[Kind]:

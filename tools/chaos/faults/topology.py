@@ -213,12 +213,16 @@ async def _readers_away(stage: Stage, queue: str) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def _requests_repeated(stage: Stage, queue: str) -> AsyncGenerator[None]:
-    """Repeat the confirmed requests that are destroyed within: nobody but their requester has them."""
+    """Repeat the confirmed requests and signals that are destroyed within: nobody but their requester has
+    them. Workflows do not request their children again, so they are cancelled."""
     begun = stamp()
     yield
+    if queue == wire.SUPERVISOR_COMMANDS.name:
+        stage.workload.repeat_signals()
     if queue == wire.REQUESTS_QUEUE.name:
         stage.system.record_destroyed(begun, stamp())
         await stage.workload.repeat_unknown(stage.system.store_url)
+        await stage.workload.end_workflows(stage.system.store_url)
 
 
 def _senders(exchange: str) -> list[Role]:

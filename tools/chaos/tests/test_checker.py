@@ -38,6 +38,17 @@ def done(job: str, at: float) -> list[Record]:
     return run(job, (at, "start"), (at + 0.05, "work"), (at + 0.1, "done"))
 
 
+PARTS = {"o": ("reserve", "charge", "ship"), "u": ("reserve", "charge", "refund", "release")}
+"""The child jobs of two orders: one is shipped, the other undone."""
+EFFECTS = [f"{one} {of}" for of, parts in PARTS.items() for one in parts]
+
+
+def part(effect: str, order: str) -> JobFact:
+    """A child job of an order."""
+    fact = succeeded(f"{effect} {order}", f"chaos.{effect}", parent=order)
+    return replace(fact, arguments=f'{{"order": "{order}"}}')
+
+
 GOOD = History(
     requests=[
         Request("a", "chaos.short", 1.0, "succeeded", watched=True),
@@ -45,6 +56,8 @@ GOOD = History(
         Request("h", "chaos.hopeless", 1.0, "dead"),
         Request("c", "chaos.long", 1.0, "any"),
         Request("d", "chaos.short", 1.0, "succeeded", not_before=5.0),
+        Request("o", "chaos.order", 1.0, "succeeded", signals=2),
+        Request("u", "chaos.order", 1.0, "dead"),
     ],
     jobs={
         "a": succeeded("a"),
@@ -54,6 +67,9 @@ GOOD = History(
         "c": JobFact("c", "chaos.long", "cancelled", 1, None),
         "d": succeeded("d"),
         "t": succeeded("t", "chaos.tick", schedule="every-two"),
+        "o": JobFact("o", "chaos.order", "succeeded", 5, "[0, 1]"),
+        "u": JobFact("u", "chaos.order", "dead", 3, None),
+        **{name: part(*name.split()) for name in EFFECTS},
     },
     endings=[
         *(Ending(job, "running", "succeeded", 9.0) for job in ("a", "b", "b1", "d")),
@@ -66,8 +82,12 @@ GOOD = History(
         *run("h", (2.0, "start"), (2.1, "failed")),
         *done("d", 5.0),
         *done("t", 102.0),
+        *(record for name in EFFECTS for record in done(name, 3.0)),
     ],
-    effects=[TransactionalEffect("b", "b-run")],
+    effects=[
+        TransactionalEffect("b", "b-run"),
+        *(TransactionalEffect(name, f"{name}-run", name) for name in EFFECTS),
+    ],
     ticks=[
         Tick("every-two", 100.0, "skipped", None),
         Tick("every-two", 102.0, "fired", "t"),
@@ -115,6 +135,13 @@ BAD: dict[str, History] = {
     "answer missing": replace(GOOD, answers={}),
     "answer wrong": replace(GOOD, answers={"a": "dead"}),
     "piece not mended": replace(GOOD, unmended=[Unmended("queue warrener.logs", 5.0)]),
+    "called twice": replace(
+        GOOD, jobs={**GOOD.jobs, "again": replace(part("ship", "o"), job="again", state="cancelled")}
+    ),
+    "half an order": replace(
+        GOOD, jobs=without("refund u"), effects=[one for one in GOOD.effects if one.note != "refund u"]
+    ),
+    "signals wrong": replace(GOOD, jobs=job("o", "succeeded", "[0]")),
     "left in queue": replace(GOOD, left_in_queues={"warrener.requests": 3}),
 }
 
@@ -137,14 +164,27 @@ def test_it_finds_nothing_else(kind: str) -> None:
     assert found(BAD[kind]) == [kind]
 
 
+def test_an_effect_of_two_jobs_is_found_and_an_order_that_was_undone_although_it_was_shipped() -> None:
+    twice = [*GOOD.effects, TransactionalEffect("c", "c-run", "charge o")]
+    assert found(replace(GOOD, effects=twice)) == ["called twice"]
+    undone = [*GOOD.effects, TransactionalEffect("c", "c-run", "refund o")]
+    assert found(replace(GOOD, effects=undone)) == ["half an order"]
+
+
+def test_a_workflow_may_be_cancelled_where_an_operator_destroyed_requests_of_its_children() -> None:
+    cancelled = replace(GOOD, jobs=job("u", "cancelled"))
+    assert found(cancelled) == ["wrong end"]
+    assert found(replace(cancelled, destroyed=[Destroyed(2.0, 3.0)])) == []
+
+
 def test_an_effect_of_a_job_that_died_is_a_wrong_end() -> None:
     effects = [*GOOD.effects, TransactionalEffect("h", "h-run")]
     assert found(replace(GOOD, effects=effects)) == ["wrong end"]
 
 
 def test_a_job_of_a_schedule_that_no_tick_accounts_for_is_found() -> None:
-    jobs = {**GOOD.jobs, "u": succeeded("u", "chaos.tick", schedule="every-two")}
-    assert found(replace(GOOD, jobs=jobs, records=[*GOOD.records, *done("u", 104.0)])) == ["tick twice"]
+    jobs = {**GOOD.jobs, "v": succeeded("v", "chaos.tick", schedule="every-two")}
+    assert found(replace(GOOD, jobs=jobs, records=[*GOOD.records, *done("v", 104.0)])) == ["tick twice"]
 
 
 def test_a_frozen_handler_and_its_successor_are_not_two_at_once() -> None:

@@ -56,7 +56,7 @@ def test_a_cluster_has_kinds_of_its_own() -> None:
 
 
 def test_kinds_are_chosen_by_parts_of_their_names() -> None:
-    assert {kind.name for kind in available(only="killed", without="all of,broker,database")} == {
+    assert {kind.name for kind in available(only="killed", without="all of,broker,database,turn,join")} == {
         "scheduler killed",
         "agent killed",
         "supervisor killed",
