@@ -1,1 +1,1 @@
-"""The daily export: a schedule, a workflow that exports the files of a day, a report, an alert."""
+"""The daily export: a schedule, a workflow that loads the files of a folder, a summary, alerts."""

@@ -1,119 +1,159 @@
-"""`python -m examples.export.demo`: three days are exported, three files are damaged, an agent is killed.
+"""`make demo`: a year of flights is exported into a database, each row once, while something is killed.
 
-Exits 0 only if the written files have each flight of the others once, the reports name the damaged ones, and
-alerts were sent.
+Exits 0 only if the database has every row of every undamaged file once, and the workflow and the alerts name
+the damaged files. `KILL=` agent, scheduler, supervisor or broker says who dies; `KEEP=1` leaves it running
+afterwards, for a look at its console.
 """
 
 import asyncio
-import csv
-import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from datetime import date
 from pathlib import Path
+from time import monotonic
 
-from examples.export.handlers import FOLDER
-from examples.flights.damage import damage
-from examples.flights.days import HEADER, data_set
-from examples.flights.warren import Warren
+from examples.export.files import DAYS, ROWS, damage, write_days
+from examples.export.handlers import Summary
+from examples.export.outcome import Outcome, read_outcome
+from examples.warren import Warren
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from warrener_client import Client, Job
+from warrener_runtime import log_output
 from warrener_store import StateStore, open_store
-from warrener_store.jobs.rows import JobFilter, JobRow
 
-DAYS = [date(2013, 1, day) for day in (1, 2, 3)]
-SPAN = ("--from", "2013-01-01T00:00-05:00", "--to", "2013-01-03T23:59-05:00")
-KILL_AT = 6  # exported files
-PATIENCE = 240.0  # seconds for all
+VICTIMS = ("agent", "scheduler", "supervisor", "broker")
+HOME = Path(".warrener/demo")
+STORE = f"sqlite:///{HOME}/up/state.db"
+KILL_AT = DAYS // 4  # files
+PATIENCE = 240.0  # seconds for all jobs
+
+console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> int:
     """Run the story; the exit code."""
-    folder, data = FOLDER.absolute(), FOLDER.absolute() / "up"
-    shutil.rmtree(folder, ignore_errors=True)
-    files = [file for day in DAYS for file in write_day(folder, day)]
-    damaged = {f"{file.parent.name}/{file.name}": how for file, how in damage(files).items()}
-    print(f"{len(files)} files of three days; damaged: {', '.join(map(' '.join, damaged.items()))}")
+    log_output.configure("demo", level="error", format="console")  # the broker may be killed
+    # A demo that is terminated stops its system too, as one that is interrupted does.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    victim = os.environ.get("WARRENER_DEMO_KILL") or "agent"
+    if victim not in VICTIMS:
+        console.print(f"expected KILL to be one of {', '.join(VICTIMS)}, got {victim!r}")
+        return 2
+    shutil.rmtree(HOME, ignore_errors=True)
+    damaged = prepare(HOME / "files")
     os.environ["WARRENER_SUPERVISOR_ESCALATION_FILE"] = str(Path(__file__).with_name("escalation.toml"))
-    warren = Warren(data, "examples.export.handlers")
+    warren = Warren((HOME / "up").absolute(), "examples.export.handlers")
+    console.print("[bold]2[/] Starting a private RabbitMQ, the scheduler, the supervisor and two agents …")
     try:
         warren.start(within=240)
-        asyncio.run(export(warren, data, folder))
+        outcome = asyncio.run(export(warren, victim, damaged))
+        if not (keeps_running := bool(os.environ.get("WARRENER_DEMO_KEEP"))):
+            warren.stop()
+        mistakes = report(outcome, victim, warren)
+        say_where_to_look(outcome, warren.console_url if keeps_running else None)
+        if keeps_running:
+            warren.wait()
     finally:
         warren.stop()
-    wrong = mistakes(folder, files, damaged)
-    for found in (*warren.alerts, *(f"wrong: {one}" for one in wrong)):
-        print(found)
-    return 0 if not wrong and warren.alerts and warren.restarted else 1
+    return 1 if mistakes else 0
 
 
-def write_day(folder: Path, day: date) -> list[Path]:
-    """Write the flights of a day, one file for each carrier."""
-    carriers: dict[str, list[list[str]]] = {}
-    for line in data_set():
-        if line[:3] == [str(day.year), str(day.month), str(day.day)]:
-            carriers.setdefault(line[HEADER.index("carrier")], []).append(line)
-    source = folder / "in" / day.isoformat()
-    source.mkdir(parents=True)
-    for carrier, lines in carriers.items():
-        with (source / f"{carrier}.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([HEADER, *lines])
-    return sorted(source.iterdir())
+def prepare(folder: Path) -> dict[str, str]:
+    """Write one file a day and damage three; returns how by the file."""
+    console.print(f"[bold]1[/] Writing {ROWS:,} flights of a year into one file for each day …")
+    damaged = damage(list(write_days(folder)))
+    for file, how in damaged.items():
+        console.print(f"  damaged on purpose: {file} ({how})")
+    return damaged
 
 
-async def export(warren: Warren, data: Path, folder: Path) -> None:
-    """Request the three days as the schedule does, and kill an agent while their files are exported."""
-    store = open_store(f"sqlite:///{data / 'state.db'}")
+async def export(warren: Warren, victim: str, damaged: dict[str, str]) -> Outcome:
+    """Request the workflow, kill the victim on the way, and read what the databases have at the end."""
+    store = open_store(STORE)
     await store.start()
     try:
-        ask = (sys.executable, "-m", "warrener", "schedule", "backfill", "export.daily", *SPAN)
-        where = ("--broker", warren.broker_url(), "--store", f"sqlite:///{data / 'state.db'}")
-        await asyncio.to_thread(subprocess.run, [*ask, *where], check=True)
-        async with asyncio.timeout(PATIENCE):
-            while _count(folder) < KILL_AT:  # noqa: ASYNC110 - another process writes them
-                await asyncio.sleep(0.1)
-            print(f"kill -9 of an agent (process {warren.kill('agent')}) while the maps run")
-            while not all(job.state.terminal for job in await days(store)):  # noqa: ASYNC110 - likewise
-                await asyncio.sleep(0.3)
-        for job in await days(store):
-            print(f"{job.arguments['day']}: {job.state} after {job.attempt} turns")
+        async with Client(warren.broker_url()) as client:
+            job = await client.request("export.night", {"folder": str((HOME / "files").absolute())})
+            console.print(f"[bold]3[/] The workflow export.night (job {job.job_id}) lists the files,")
+            console.print("  loads each by a job of its own, waits for all of them, and sums up.")
+            summary = await watch(job, store, warren, victim)
+        return await read_outcome(store, job.job_id, summary, HOME, damaged)
     finally:
         await store.close()
 
 
-async def days(store: StateStore) -> list[JobRow]:
-    """The workflows, the oldest day first."""
-    return sorted(
-        await store.list_jobs(JobFilter(job_type="export.day")), key=lambda job: str(job.arguments["day"])
+async def watch(job: Job, store: StateStore, warren: Warren, victim: str) -> Summary:
+    """Show how far it is, kill the victim, and return the workflow's result."""
+    columns = TextColumn("  {task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console) as progress:
+        bar, shown, deadline = progress.add_task("files", total=DAYS), 0, monotonic() + PATIENCE
+        killed = False
+        result = asyncio.create_task(job.result(as_=Summary, timeout=PATIENCE))
+        while not (result.done() and shown >= 3) and monotonic() < deadline:
+            ended = await show_states(progress, bar, store)
+            for alert in warren.alerts[shown:]:
+                progress.console.print(f"  [yellow]{escape(alert)}[/]")
+                shown += 1
+            if not killed and ended >= KILL_AT:
+                killed = True
+                progress.console.print(f"  [red]kill -9[/] of the {victim} (process {warren.kill(victim)})")
+            await asyncio.sleep(0.2)
+        return await result
+
+
+async def show_states(progress: Progress, bar: TaskID, store: StateStore) -> int:
+    """Show the states of the files' jobs; returns how many have ended."""
+    counts = [count for count in await store.count_jobs() if count.job_type == "export.load" and count.jobs]
+    ended = sum(count.jobs for count in counts if count.state.terminal)
+    states = ", ".join(f"{count.jobs} {count.state}" for count in counts)
+    progress.update(bar, completed=ended, description=states)
+    return ended
+
+
+def report(outcome: Outcome, victim: str, warren: Warren) -> list[str]:
+    """Print what came of it; returns what is wrong with it."""
+    console.print(f"\n[bold]The result of the workflow[/], after {outcome.turns} turns")
+    console.print(
+        f"  {outcome.summary.files} files, {outcome.summary.flights:,} flights, {outcome.summary.late:,} late"
     )
+    for failed in outcome.summary.failed:
+        console.print(f"  failed: {failed.file}: {escape(failed.error)}")
+    console.print("\n[bold]What the databases say[/]")
+    for what, figure, more in outcome.figures():
+        console.print(f"  {what:<34}{figure:>9}  {more}".rstrip())
+    console.print(f"  killed: {victim}; started again: {', '.join(warren.restarted) or 'nobody'}")
+    mistakes = outcome.mistakes()
+    if len(warren.alerts) < len(outcome.damaged):
+        mistakes.append(f"expected an alert for each damaged file, got {warren.alerts}")
+    if not warren.restarted:
+        mistakes.append(f"expected the {victim} to die, got no death")
+    for mistake in mistakes:
+        console.print(f"[bold red]wrong:[/] {escape(mistake)}")
+    if not mistakes:
+        console.print("[bold green]Nothing was lost, and no row is there twice.[/]")
+    return mistakes
 
 
-def mistakes(folder: Path, files: Sequence[Path], damaged: Mapping[str, str]) -> list[str]:
-    """What is not as it must be, by the files that were written."""
-    wrong = list[str]()
-    reports = {day: json.loads((folder / f"out/{day}/report.json").read_text()) for day in DAYS}
-    failed = {f"{day}/{one['file']}" for day, report in reports.items() for one in report["failed"]}
-    if failed != set(damaged):
-        wrong.append(f"expected the reports to name {sorted(damaged)}, got {sorted(failed)}")
-    for file in files:
-        target = folder / "out" / file.parent.name / f"{file.stem}.jsonl"
-        if (
-            f"{file.parent.name}/{file.name}" not in damaged and _lines(target) != _lines(file) - 1
-        ):  # the header
-            wrong.append(f"expected {_lines(file) - 1} flights in {target}, got {_lines(target)}")
-    for day, report in reports.items():
-        print(f"{day}: {report['flights']} flights, {report['late']} late, failed: {report['failed']}")
-    return wrong
-
-
-def _count(folder: Path) -> int:
-    return len(list(folder.glob("out/*/*.jsonl")))
-
-
-def _lines(file: Path) -> int:
-    return len(file.read_text().splitlines()) if file.exists() else 0
+def say_where_to_look(outcome: Outcome, url: str | None) -> None:
+    """Print where to look next; `url`: the address of the console if it runs."""
+    console.print("\n[bold]Look at it[/]")
+    if url:
+        console.print(
+            f"  [bold]{url.rstrip('/')}/jobs/{outcome.job_id}[/]  its graph in the console; Ctrl-C ends all"
+        )
+    commands = {
+        f"export WARRENER_STORE_URL={STORE}": "",
+        f".venv/bin/warrener job {outcome.job_id}": "  # --tree: its jobs; --journal: its turns",
+        ".venv/bin/warrener dead-letters": "  # the damaged files",
+    }
+    if not url:
+        commands[".venv/bin/warrener console"] = "  # its graph; make demo KEEP=1 leaves a console running"
+    for command, comment in commands.items():
+        console.print(f"  {command}[dim]{comment}[/]")
 
 
 if __name__ == "__main__":

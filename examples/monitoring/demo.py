@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from examples.flights.warren import Warren
+from examples.warren import Warren
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore, open_store

@@ -10,7 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from examples.flights.warren import Warren
+from examples.warren import Warren
 
 from warrener_client import Client, JobFailed
 

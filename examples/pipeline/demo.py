@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from examples.flights.warren import Warren
 from examples.pipeline.projects import write_project
+from examples.warren import Warren
 
 from warrener_client import Client, JobFailed
 

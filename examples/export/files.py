@@ -1,7 +1,8 @@
-"""One day of flights as a CSV file: written from the data set, read and transformed by the handler."""
+"""Files of flights: one a day, written from the data set, three of them damaged; read by the handler."""
 
 import csv
 import io
+import os
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -37,7 +38,7 @@ class Flight(BaseModel):
     distance: int
 
 
-def read_day(path: Path) -> list[Flight]:
+def read_file(path: Path) -> list[Flight]:
     """The flights of one file; raises WrongHeader or Damaged, with the line."""
     with path.open(newline="") as file:
         lines = csv.reader(file)
@@ -123,3 +124,15 @@ def data_set() -> Iterator[list[str]]:
         lines = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
         next(lines)
         yield from lines
+
+
+def damage(files: list[Path]) -> dict[str, str]:
+    """Spoil three of the files; returns their names, and how each is damaged."""
+    truncated, headless, endless = (files[len(files) * part // 4] for part in (1, 2, 3))
+    whole = truncated.read_bytes()
+    truncated.write_bytes(whole[: whole.rindex(b",", 0, len(whole) // 2)])
+    lines = headless.read_text().splitlines(keepends=True)
+    headless.write_text("".join(["date;airline;number\n", *lines[1:]]))
+    endless.unlink()
+    os.mkfifo(endless)  # opens like a file, and sends nothing
+    return {truncated.name: "cut off", headless.name: "another header", endless.name: "never ends"}
