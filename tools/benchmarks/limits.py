@@ -110,7 +110,7 @@ async def admit_before(url: str, lines: Sequence[int]) -> None:
     await bus.declare(TOPOLOGY)
     await bus.declare(Topology((), (dispatch_queue("default"),)))
     ports = SupervisorPorts(bus, store, clock, Timings())
-    keeper = SlotKeeper(ports, spans=JobSpans(Telemetry.disabled(), clock))
+    keeper = SlotKeeper(ports, spans=JobSpans(Telemetry.disabled(), clock), listed_jobs=set)
     try:
         holders = [await _job(store, clock.now(), waits=False) for _ in range(_SLOTS)]
         await store.take_slots([slot_claim(row, clock.now()) for row in holders], clock.now())
