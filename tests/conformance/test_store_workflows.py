@@ -432,7 +432,7 @@ async def test_another_generation_begins_with_an_empty_journal_and_the_signals_t
     assert await store.turns_of([job.job_id]) == {job.job_id: turns}
     sizes = await store.journal_sizes([job.job_id])
     await store.save_jobs([changed(job, generation=2)])
-    for _ in range(2):  # whoever died before has left the rest
+    for _ in range(2):  # the call before has died and left the rest
         assert await store.turns_of([job.job_id]) == {job.job_id: turns[1:]}
         await store.end_generation(job.job_id, 2, after(-1))
         turns[1] = replace(turns[1], answers=(), suspension=Suspension(continued={"order": None}))

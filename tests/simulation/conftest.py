@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from warrener_agent.workflows import maps
+
 _HANGS = 900
 """Seconds. A simulation computes without a pause, and beside other tests has a share of a processor alone."""
 
@@ -22,3 +24,9 @@ def quiet() -> Iterator[None]:
     """Logs are gathered, not printed."""
     with capture_logs():
         yield
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map of 20 has five batches."""
+    monkeypatch.setattr(maps, "MAX_MEMBERS", 4)

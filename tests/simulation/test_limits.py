@@ -1,5 +1,5 @@
-"""Jobs with limits: never more at once than there are slots, whoever dies where; all of them end, and no slot
-is lost."""
+"""Jobs with limits: never more at once than there are slots, wherever a process dies; all of them end,
+and no slot is lost."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         await world.clock.advance(40)
         await check(world, [*jobs, unwanted, late], may_die={"limited"})
         assert all(world.store.jobs[job_id].state is JobState.SUCCEEDED for job_id in jobs)
-        assert world.store.jobs[late].state in {JobState.EXPIRED, JobState.DEAD}, "whoever is first"
+        assert world.store.jobs[late].state in {JobState.EXPIRED, JobState.DEAD}, "by the first end"
         await _check_limits(world)
         return struck
 

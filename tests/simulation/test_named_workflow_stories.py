@@ -14,9 +14,9 @@ import pytest
 from tests.simulation.handlers import shop
 from tests.simulation.invariants import check
 from tests.simulation.memory_ledger import MemoryLedger
-from tests.simulation.test_workflows import children, deploy, effects, request, settle, signal
 from tests.simulation.workflow_handlers import agent as orders
 from tests.simulation.workflow_handlers import charge, jobs, load, refund, release, reserve, ship
+from tests.simulation.workflow_world import children, effects, request, settle, signal, wait_uncharged
 from tests.simulation.workload import job_request
 from tests.simulation.world import Process, World
 
@@ -187,17 +187,7 @@ async def test_an_order_under_changed_arguments_waits_uncharged_for_the_argument
     async with world_of(orders) as world:
         order = await request(world, "fulfil", order=1, approved=False)
         await world.clock.advance(30)
-        await deploy(world, other_arguments)
-        await world.publish(signal(order, "approved", 1))
-        await world.clock.advance(60)
-        row = world.store.jobs[order]
-        assert (row.state, row.failures) == (JobState.RETRYING, 0)
-        assert row.error is not None
-        assert "with other arguments" in row.error.message
-        assert effects(world) == [("reserve", 1), ("charge", 1)]
-        await deploy(world, orders)
-        await settle(world, order)
-        assert world.store.jobs[order].state is JobState.SUCCEEDED
+        await wait_uncharged(world, order, other_arguments, "with other arguments")
 
 
 @pytest.mark.parametrize(("of_agent", "of_supervisor"), [(300.0, -300.0), (-300.0, 300.0)])

@@ -9,7 +9,7 @@ from functools import partial
 from uuid import UUID
 
 import pytest
-from tests.simulation import test_workflows as stories
+from tests.simulation import workflow_world as stories
 from tests.simulation.workload import cancel_request
 from tests.simulation.world import World
 

@@ -46,6 +46,9 @@ async def test_two_memory_deaths_send_a_job_to_another_queue_with_its_history() 
         assert chosen_by_rule(attempt.verdict) == (
             "attempt 3 goes from queue default to other: 2 failures (memory)"
         )
+        # Only the rule names that queue, and no publisher misses it behind the delay queues.
+        await harness.clock.advance(2)
+        assert harness.broker.ready(topology.dispatch_queue("other").name) == 1
 
 
 async def test_a_dispatch_that_a_delay_queue_has_lost_is_published_again_with_its_history() -> None:

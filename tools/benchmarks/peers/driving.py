@@ -21,7 +21,7 @@ def drive(runs: Mapping[str, Callable[[int], object]]) -> None:
         began = time.perf_counter()
         try:
             answer: dict[str, object] = {"result": runs[name](int(number))}
-        except Exception as error:  # noqa: BLE001 - the harness is told, and goes on
+        except Exception as error:  # noqa: BLE001 - the harness notes it, and goes on
             answer = {"error": repr(error)[:500]}
         print(json.dumps(answer | {"seconds": time.perf_counter() - began}), flush=True)
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
+from weakref import ref
 
 import pytest
 from pydantic import BaseModel
@@ -76,6 +77,29 @@ def test_a_map_of_nothing_ends_at_once_and_one_item_is_a_batch() -> None:
     assert turns.suspended.suspension.wake_at is None
     turns.go(ended(call, [5]))
     assert turns.value == MapResult[Any](1, 0, (), [5])
+
+
+class Item(dict[str, int]):
+    """An item that can be referred to weakly."""
+
+
+def test_a_map_holds_no_items_of_recorded_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maps, "MAX_MEMBERS", 10)
+    items, most = list[ref[Item]](), 0
+
+    def make_items() -> Iterator[Item]:
+        nonlocal most
+        for number in range(100):
+            item = Item(n=number)
+            items.append(ref(item))
+            most = max(most, sum(one() is not None for one in items))
+            yield item
+
+    turns = Turns(mapped(make_items))
+    while (timer := turns.suspended.suspension.wake_at) is not None:
+        turns.go(Answer(at=timer))
+    assert len(turns.calls) == 10
+    assert most <= 2 * 10 + 1, "a batch, and that before it"
 
 
 def test_a_map_requests_one_batch_a_turn_and_reads_no_more_of_a_generator() -> None:

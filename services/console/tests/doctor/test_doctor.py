@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from services.console.tests.explanations.explained import agent, job_type, queue, silent, system
+from services.console.tests.explanations.example_facts import agent, job_type, queue, silent, system
 from tests.store_rows import NOON, after, agent_row, queued_job
 
 from warrener.command.doctor import check_isolation, run_bounded

@@ -4,17 +4,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from services.console.tests.explanations.explained import (
-    CASES,
+from services.console.tests.explanations.example_facts import (
     CHILD,
     ENDING,
     JOB,
-    PAGE,
     agent,
     breaker,
     dead,
     ended,
-    explained,
     job_facts,
     job_type,
     limit,
@@ -27,9 +24,9 @@ from services.console.tests.explanations.explained import (
     suspended,
     system,
     unseen,
-    updated,
     waiting,
 )
+from services.console.tests.explanations.explained import CASES, PAGE, explained, updated
 from tests.store_rows import NOON, after, attempt_of
 
 from warrener.explanations import explain

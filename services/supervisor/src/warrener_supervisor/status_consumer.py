@@ -34,7 +34,7 @@ from warrener_contracts.messages import Message, as_reply, batch_parked, encode
 from warrener_contracts.parking import park_event
 from warrener_contracts.retryability import is_unrunnable_here
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE, TOPOLOGY, dispatch_queue
+from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE, Topology, dispatch_queue
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Entropy
@@ -96,6 +96,13 @@ class SettledEvents:
     parents: set[UUID] = field(default_factory=set[UUID])  # of jobs that have ended, and late reporters
     released: set[tuple[UUID, int]] = field(default_factory=set[tuple[UUID, int]])  # attempts of slots
     members: set[Member] = field(default_factory=set[Member])  # of maps, which have ended
+
+    def add_end(self, parent_id: UUID | None, member_of: str | None, state: JobState) -> None:
+        """Note the end of a job, which its parent may wait for."""
+        if parent_id is not None and member_of is not None:
+            self.members.add((parent_id, member_of))
+        if parent_id is not None and ends_map_or_call(member_of, state):
+            self.parents.add(parent_id)
 
 
 class StatusConsumer:
@@ -206,10 +213,7 @@ class StatusConsumer:
         settled.released |= {(job_id, job.attempt) for job_id, job in ended.items() if job.gates is not None}
         for job_id, job in ended.items():
             del left[job_id]
-            if job.parent_id is not None and job.member_of is not None:
-                settled.members.add((job.parent_id, job.member_of))
-            elif job.parent_id is not None:
-                settled.parents.add(job.parent_id)
+            settled.add_end(job.parent_id, job.member_of, JobState.SUCCEEDED)
             self._breakers.record_success(job.job_type, job.policy)
             to_all = success_message(job, self._spans.record_success(job, successes[job_id], begun_at))
             messages += [to_all, *(as_reply(to_all, address) for address in dict.fromkeys(job.watchers))]
@@ -254,7 +258,7 @@ class StatusConsumer:
         # No publisher misses a queue behind the delay queues, which only a retry rule may name.
         moved = {batch.row.queue for batch in settled if batch.row.queue != batch.first.queue}
         if moved:
-            await declare_pieces(self._ports.bus, TOPOLOGY.with_queues(map(dispatch_queue, sorted(moved))))
+            await declare_pieces(self._ports.bus, Topology((), tuple(map(dispatch_queue, sorted(moved)))))
         await self._follow_workflows(settled, done)
         again = [
             batch.row
@@ -285,11 +289,8 @@ class StatusConsumer:
                 done.parents.add(row.job_id)
             elif _is_overtaken(batch):
                 done.overtaken.add(row.job_id)
-            if row.state.terminal and row.parent_id is not None:
-                if row.member_of is not None:
-                    done.members.add((row.parent_id, row.member_of))
-                if ends_map_or_call(row):
-                    done.parents.add(row.parent_id)
+            if row.state.terminal:
+                done.add_end(row.parent_id, row.member_of, row.state)
             if row.suspensions and is_dispatched(row, batch.notifications, now, self._timings):
                 done.dispatched.append(row)
 

@@ -18,6 +18,7 @@ from warrener_contracts.commands import CARRIED_OUT, CommandResult
 from warrener_contracts.events import (
     MAX_ANSWER,
     MAX_MEMBER_FAILURES,
+    MAX_MEMBERS,
     Answer,
     Call,
     HeldAction,
@@ -64,9 +65,8 @@ from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("workflows")
 
-_SOON = timedelta(
-    seconds=2
-)  # until what wakes nobody is stored, such as the cancel of a job that is not there
+_SOON = timedelta(seconds=2)
+"""Time until what wakes nobody is stored, such as the cancel of a job that is not there."""
 _KNOWN = timedelta(hours=1)  # a signal that was received is, at least; then a repeat is another one
 _FIRST_PAUSE = timedelta(seconds=1)
 _ON_ITS_WAY, _MAX_MISSED = timedelta(seconds=30), 1_000
@@ -460,9 +460,8 @@ class TurnMaker:
             await self._store.mark_cancelled([mark])
             children = page = await self._store.open_children(row.job_id, limit=views.MAX_CHILDREN)
             running = [child.job_id for child in children]
-            while (
-                len(page) == views.MAX_CHILDREN
-            ):  # of maps: those beyond the first page are cancelled at once
+            # Of maps: those beyond the first page are cancelled at once.
+            while len(page) == views.MAX_CHILDREN:
                 page = await self._store.open_children(row.job_id, page[-1].job_id, views.MAX_CHILDREN)
                 left = tuple(child.job_id for child in page if not child.cancel_requested)
                 await self._publish_step(row, workflow_end.CancelChildren(left), now)
@@ -503,7 +502,8 @@ class TurnMaker:
         await self._ports.publish(
             render_messages(ended.row, notifications, answers=(), now=now, trace=trace, timings=self._timings)
         )
-        parents = {row.parent_id} if row.parent_id is not None and ends_map_or_call(row) else set[UUID]()
+        is_end = ends_map_or_call(row.member_of, ended.row.state)
+        parents = {row.parent_id} if row.parent_id is not None and is_end else set[UUID]()
         members = [(row.parent_id, row.member_of)] if row.parent_id and row.member_of else []
         soon = parents | await self.parents_of(members, but=row.job_id)
         await self._store.wake_suspended(soon, now + _SOON)
@@ -526,15 +526,14 @@ class TurnMaker:
         return True
 
 
-def ends_map_or_call(row: JobRow) -> bool:
-    """True if the end of the child job may be the end of its call, or of its map (`stop_after`)."""
-    return row.member_of is None or (
-        row.state is not JobState.SUCCEEDED and MemberOf.read(row.member_of).stops
-    )
+def ends_map_or_call(member_of: str | None, state: JobState) -> bool:
+    """True if such an end of a child job may be the end of its call, or of its map (`stop_after`)."""
+    return member_of is None or (state is not JobState.SUCCEEDED and MemberOf.read(member_of).stops)
 
 
-def _members(batch: Batch, but: UUID | None, last: int = 0) -> list[UUID]:
-    return [each for each in member_ids(*batch, first=max(batch[2] - last, 0) if last else 0) if each != but]
+def _members(batch: Batch, but: UUID | None, last: int = MAX_MEMBERS) -> list[UUID]:
+    """The ids of the `last` jobs of a batch."""
+    return [each for each in member_ids(*batch, first=max(batch[2] - last, 0)) if each != but]
 
 
 def _have_ended(jobs: Iterable[ChildStatus | None]) -> bool:

@@ -14,9 +14,8 @@ from warrener_contracts.journals import all_calls, is_retry, replayed_answers
 from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import decode, encode
 
-_PAST = frozenset(
-    {"calls", "answers", "closed", "retries", "wake_at", "timer_line"}
-)  # of no use to later turns
+_PAST = frozenset({"calls", "answers", "closed", "retries", "wake_at", "timer_line"})
+"""The fields of a suspension that later turns do not depend on, if its calls have ended."""
 MAX_SIGNALS = 1_000
 """Signals that the store keeps of one job, those that it has received too; and as many of earlier
 generations."""

@@ -154,14 +154,14 @@ class _MapRun:
                     break
                 taken.append(one)
             ends = [reads[0], reads[-1]]
-        keys = self._keys(taken)
+        keys, number = self._keys(taken), len(taken)  # items are not held: a map may have a million
         for place, one in enumerate(reads):
             spec.check(self._count + place, one)
 
         def make_requests(call_id: str) -> Iterator[ChildJobSpec]:
             member = MapMember(
                 call_id=call_id,
-                size=len(taken),
+                size=number,
                 map_id=call_id.rpartition("/")[0],
                 in_flight=spec.in_flight,
                 stops=spec.stop_after is not None,
@@ -174,14 +174,14 @@ class _MapRun:
                 name=spec.name,
                 call_id=call_id,
                 arguments=[*(one.arguments for one in ends), keys],
-                size=len(taken),
+                size=number,
                 stop_after=spec.stop_after,
                 requests=make_requests,
                 detached=spec.detached,
             )
         )
         self.batches.append(_Batch(future, self._count, keys, ends[0].decode))
-        self._count += len(taken)
+        self._count += number
 
     def result(self) -> MapResult[Any]:
         """The result of a map of which all batches have ended."""
