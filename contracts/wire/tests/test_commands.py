@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from contracts.wire.tests.deliveries import DeliveredMessage
 from tools.reference.golden import golden_events
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
@@ -52,10 +53,7 @@ class Journal:
 
     async def receive(self, *events: bytes) -> None:
         """Receive a batch that was sent to the queue itself, so that no routing key limits its events."""
-        batch = build_message(PUT)._replace(
-            exchange="", body=b"[" + b",".join(events) + b"]", content_type=BATCH_TYPE
-        )
-        await self.inbox.receive(batch)
+        await self.inbox.receive(DeliveredMessage(b"[" + b",".join(events) + b"]", BATCH_TYPE))
 
     def replies(self) -> list[tuple[str, CommandHandledData]]:
         return [

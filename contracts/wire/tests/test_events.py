@@ -236,6 +236,8 @@ def test_a_child_job_has_the_same_id_in_every_attempt() -> None:
 def test_the_job_of_an_event_is_the_same_in_every_scheduler() -> None:
     event = event_identity("tower", "7")
     assert str(event) == "369122df-869c-54b6-b539-6062ef758576"
-    assert str(event_job_id("landing", event)) == "e6e4172e-5ad7-58ad-912c-e2a5e7801443"
+    secret = "5" * 64
+    assert str(event_job_id("landing", event, secret)) == "ff604b5e-afad-585a-b3b9-d73758ae0ce7"
+    assert event_job_id("landing", event, "6" * 64) != event_job_id("landing", event, secret)
     assert event_identity("tow", "er7") != event
     assert event_identity("tower", str(JOB)) != JOB, "what looks like an id is none: two may say the same"

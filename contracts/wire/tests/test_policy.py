@@ -69,8 +69,10 @@ def test_a_request_may_choose_every_part_of_a_policy() -> None:
         "heartbeat_timeout",
         "dispatch_batch",
         "on_failure",
+        "public",
         "gates",
         "retry_rules",
+        "encrypted",
     }
     assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys() - of_the_type_alone
 

@@ -58,14 +58,20 @@ def attempt_span_id(job_id: UUID, attempt: int, agent_id: str) -> str:
     return digest if digest.strip("0") else "1".zfill(16)
 
 
-def tick_job_id(schedule: str, nominal_at: datetime) -> UUID:
-    """The job id of one tick: the same in every scheduler and repeat."""
-    return uuid5(_TICKS, f"{schedule}\n{nominal_at.astimezone(UTC).isoformat()}")
+def tick_job_id(schedule: str, nominal_at: datetime, secret: str) -> UUID:
+    """The job id of one tick: the same in every scheduler of the installation that has this `secret`, and in
+    every repeat. Nobody else can foresee it, and cancel the job before it is requested."""
+    return _secret_id(f"{schedule}\n{nominal_at.astimezone(UTC).isoformat()}", secret)
 
 
-def event_job_id(schedule: str, event: UUID) -> UUID:
+def event_job_id(schedule: str, event: UUID, secret: str) -> UUID:
     """The job id of a schedule that an event triggers; `event` is `event_identity`."""
-    return uuid5(_TICKS, f"{schedule}\n{event}")
+    return _secret_id(f"{schedule}\n{event}", secret)
+
+
+def _secret_id(text: str, secret: str) -> UUID:
+    key = secret.encode()  # blake2b takes up to 64 bytes
+    return UUID(bytes=blake2b(text.encode(), key=key, digest_size=16).digest(), version=5)
 
 
 def event_identity(source: str, event_id: str) -> UUID:

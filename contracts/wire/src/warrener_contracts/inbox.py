@@ -4,6 +4,10 @@ An event arrives by a route that its class declares: RabbitMQ's topic permission
 routing keys, so an event under the key of another one is a `DecodeFailure`, as an unreadable one. A message
 that came by no exchange has no key to compare: it was published straight to the queue, for which its sender
 needs the permission to write to `amq.default`. An event of another queue is a failure there too.
+
+The broker compares no key of a dead letter: a user who may publish to an exchange can declare a queue that
+dead-letters into it under any key. So a message that died in a queue outside the topology is a failure, and
+one with a property or header that cannot be read, as its deaths may be what cannot.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from warrener_contracts import codec, topology
 from warrener_contracts.events import Reason, declared_events
@@ -27,6 +31,8 @@ _PASSED_ON = {topology.RETURN: topology.DELAY}
 """Exchanges that messages of another one reach under their own key: those that leave the delay queues."""
 _OWN_EXCHANGES = frozenset(exchange.name for exchange in topology.EXCHANGES)
 _NO_ROUTES: tuple[Route, ...] = ()
+_OWN_QUEUES = frozenset(queue.name for queue in topology.TOPOLOGY.queues)
+_DISPATCH_QUEUES = topology.dispatch_queue("").name
 
 Found = codec.DecodedEvent | codec.DecodeFailure
 
@@ -43,7 +49,13 @@ class ReceivedMessage(Protocol):
     @property
     def routing_key(self) -> str: ...
     @property
+    def message_id(self) -> str | None: ...
+    @property
+    def type(self) -> str | None: ...
+    @property
     def headers(self) -> Mapping[str, object]: ...
+    @property
+    def readable(self) -> bool: ...
 
 
 def original_address(message: ReceivedMessage) -> tuple[str, str]:
@@ -57,6 +69,16 @@ def original_address(message: ReceivedMessage) -> tuple[str, str]:
     if isinstance(exchange, str) and isinstance(key, str):
         return exchange, key
     return "", message.routing_key
+
+
+def arrival_address(message: ReceivedMessage) -> tuple[str, str]:
+    """The original address if the broker has compared its key; else the name of no exchange."""
+    exchange, key = original_address(message)
+    if not message.readable:
+        return "a message with properties that cannot be read", key
+    if message.exchange and "x-death" in message.headers:
+        exchange = foreign_origin(message.headers["x-death"]) or exchange
+    return exchange, key
 
 
 M = TypeVar("M", bound=ReceivedMessage)
@@ -122,7 +144,7 @@ def decode_message(
 def _checked_parts(
     message: ReceivedMessage, limit: int, max_events: int, registry: Registry | None = None
 ) -> Iterator[Sequence[Found]]:
-    exchange, key = original_address(message)
+    exchange, key = arrival_address(message)
     parts = codec.decode_parts(
         message.body, message.content_type, limit=limit, max_events=max_events, registry=registry
     )
@@ -133,6 +155,15 @@ def _checked_parts(
     for part in parts:
         yield part if check.accepts_all(part) else check.sort(part)
     yield from check.joined()
+
+
+def foreign_origin(deaths: object) -> str | None:
+    """Name the queue outside the topology that a message has died in; None if there is none."""
+    for death in cast("Iterable[Any]", deaths) if isinstance(deaths, list) else [deaths]:
+        queue = str(cast("dict[str, Any]", death).get("queue")) if isinstance(death, dict) else "?"
+        if queue not in _OWN_QUEUES and not queue.startswith(_DISPATCH_QUEUES):
+            return f"the dead letters of {queue}"
+    return None
 
 
 class _AddressCheck:

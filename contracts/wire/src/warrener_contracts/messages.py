@@ -45,11 +45,14 @@ MAX_BATCH_BYTES = 32 * 1024
 """Bytes of a batch; a larger event goes alone. Some hundred events: more would save nothing, and a consumer
 holds as many messages as its prefetch allows."""
 
+ORIGINAL_USER = "warrener-user"
+"""Header of a requeued report: the broker's user that published it first; empty if it said none."""
 _ADDRESS = ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY
 MAX_PARKED_SINGLY = 100
 """Events of one queue and one reason that are parked one by one; the others go in batches."""
 _MAX_PARKED_BATCH_BYTES = 256 * 1024
 _TRUNCATED_BYTES = 64 * 1024  # stored of a message that is larger than MAX_MESSAGE
+_ROUTING = frozenset({"CC", "BCC"})
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _BATCHED_EXCHANGES = frozenset(
@@ -95,6 +98,19 @@ def as_reply(message: Message, address: str) -> Message:
         routing_key=topology.reply_key(address),
         message_id=message_id(f"{message.message_id}>{address}"),
     )
+
+
+def forwarded_headers(headers: Mapping[str, object]) -> dict[str, str]:
+    """The headers that go with a message which is published again.
+
+    The broker or a plugin acts on the others: `CC` and `BCC` add routing keys, on RabbitMQ 3.10 past any
+    topic permission; a forged `x-death` makes it drop a dead letter as a cycle, or stops its dead letters.
+    """
+    return {
+        name: value
+        for name, value in headers.items()
+        if isinstance(value, str) and not name.lower().startswith("x-") and name.upper() not in _ROUTING
+    }
 
 
 def heartbeat_sentinel(supervisor_id: str, message_id: str) -> Message:
@@ -182,9 +198,10 @@ def batch_parked(messages: Iterable[Message]) -> list[Message]:
                 headers["warrener-reason"],
                 message.routing_key,
                 *map(headers.get, _ADDRESS),
+                headers.get(ORIGINAL_USER),
             )
             if key[0] == Reason.UNKNOWN_JOB_TYPE and key not in groups and len(groups) >= MAX_PARKED_SINGLY:
-                key = (*key[:2], None, None)
+                key = (*key[:2], None, None, key[-1])
             groups.setdefault(key, []).append(message)
         else:
             found.append(message)

@@ -318,6 +318,13 @@ class JobPolicy(BaseModel, frozen=True):
         "for thousands of short jobs.",
     )
 
+    public: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="True if its events on `warrener.events` carry results and the texts of errors, which "
+        "replies and the store always have.",
+    )
+
     gates: tuple[Limit, ...] = Field(
         default=(),
         max_length=MAX_LIMITS,
@@ -334,6 +341,13 @@ class JobPolicy(BaseModel, frozen=True):
     breaker: BreakerPolicy | None = optional_field(
         "Policy of the job type's own breaker and those of its dependencies. None: no breaker of "
         "its own, and the default policy for its dependencies."
+    )
+
+    encrypted: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="True if plain arguments are refused, and its results, checkpoints, journals and errors "
+        "are encrypted. A request cannot change it.",
     )
 
     @property

@@ -22,7 +22,7 @@ _FORM = re.compile(
     re.VERBOSE,
 )
 _HOST = re.compile(r"(?:\[(?P<ipv6>[^]]+)\]|(?P<name>[^:\[\]]*))(?::(?P<port>\d*))?")
-_FILES: Final = ("sslrootcert", "sslcert", "sslkey")
+_FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _CHECKED_MODES = ("require", "verify-ca", "verify-full")
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "sslmode": ("disable", "allow", "prefer", *_CHECKED_MODES),

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from ssl import SSLCertVerificationError, SSLError
 from typing import Any, Final, Protocol, TypeVar
 
 from warrener_contracts.postgres_address import PostgresAddress, describe_host
@@ -15,7 +16,7 @@ READ_ONLY: Final = "25006"
 """The SQLSTATE of a write in a read-only transaction, as every one on a standby is."""
 CANNOT_WRITE: Final = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
 _WHO = f"SELECT pg_backend_pid(), ({CANNOT_WRITE})"
-_PROTOCOL_VIOLATION = "08P01"
+_PROTOCOL_VIOLATION, _CONNECTION_GONE = "08P01", "08003"
 _SHARED_SESSION = frozenset({"42P05", "26000"})  # a prepared statement is there, or is not: another client's
 _NEXT_SERVER = frozenset({"57P03", "53300"})  # starting or ending; no connection left
 _CLOSE_TIMEOUT = 2.0
@@ -27,10 +28,18 @@ _STANDBY = (
     "the server at {} is a standby, or read-only; name the primary, or several hosts, or, to read alone,"
     " add target_session_attrs=any"
 )
+_CERTIFICATE = (
+    "expected a valid certificate of PostgreSQL at {}, got one that fails: {};"
+    " correct it, or sslrootcert, sslcrl or the host of the URL"
+)
+_OWN_CERTIFICATE = (
+    "expected PostgreSQL at {} to accept this client's certificate, got {}; correct sslcert and sslkey"
+)
 
 
 class UnfitServer(ConnectionError):
-    """A server answers and cannot be used: it is read-only, or behind a pooler."""
+    """A server answers and cannot be used: it is read-only, behind a pooler, or one side refuses the other's
+    certificate."""
 
 
 class _Session(Protocol):
@@ -78,7 +87,17 @@ async def _open_at(
     except Exception as error:
         if _state(error) == _PROTOCOL_VIOLATION and "startup parameter" in str(error):
             raise UnfitServer(_POOLER.format(where)) from error
-        raise
+        if isinstance(error, SSLCertVerificationError):
+            raise UnfitServer(_CERTIFICATE.format(where, error.verify_message.rstrip("."))) from error
+        gone = _state(error) == _CONNECTION_GONE
+        alert = error.__cause__ if gone else error
+        if isinstance(alert, SSLError):
+            reason = (alert.reason or str(alert)).rpartition("ALERT_")[2].replace("_", " ").lower()
+        elif gone and address.files:  # the server may close before its reason is read
+            reason = "a closed connection, whose reason is in the server's log"
+        else:
+            raise
+        raise UnfitServer(_OWN_CERTIFICATE.format(where, reason)) from error
     try:
         pid, cannot_write = await session.fetchrow(_WHO)
     except BaseException as error:

@@ -4,6 +4,7 @@ The arguments of an existing queue cannot be changed, so they are part of the wi
 measured to be safe on every version; `docs/explanation/topology.md` gives the reasons.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +24,9 @@ EVENTS = "warrener.events"
 LOGS = "warrener.logs"
 UNROUTABLE = "warrener.unroutable"
 INSTALLATION = "warrener.installation"
+PINGS = "amq.topic"
+"""Every virtual host has it. Pings go by a topic exchange, because a user who may bind a direct one to
+another exchange, and publish to it, publishes there under any key."""
 
 MANDATORY = frozenset({REQUESTS, DISPATCH, COMMANDS})
 """Exchanges from which the broker returns a message that no queue is bound for."""
@@ -271,9 +275,15 @@ def installation_exchange(installation_id: UUID) -> Exchange:
     """The exchange that ties a namespace to one installation, that is to one store.
 
     It carries no message. Brokers compare the alternate exchange of a declaration and no argument of ours, so
-    the id is the name of an alternate that does not exist: a declaration with another id is refused. The name
-    is short because the broker cuts its reason at 255 bytes.
+    the id is in the name of an alternate that does not exist: a declaration with another id is refused. The
+    user who makes the exchange must be permitted to write to the alternate, so a user with few permissions
+    makes one whose name is in the namespace; and short, because the broker cuts its reason at 255 bytes.
     """
+    return Exchange(INSTALLATION, kind="fanout", alternate=f"{INSTALLATION}.{installation_id.hex}")
+
+
+def earlier_installation_exchange(installation_id: UUID) -> Exchange:
+    """The same exchange as versions before this one make and expect it: its alternate is the bare id."""
     return Exchange(INSTALLATION, kind="fanout", alternate=installation_id.hex)
 
 
@@ -311,6 +321,34 @@ def pulse_key(agent_id: str) -> str:
     return f"pulse.{agent_id}"
 
 
+PUBLIC_EVENTS = ("job.#", "schedule.#", "breaker.#", "agent.#", "service.#")
+"""The keys of events on `warrener.events` that anyone may receive; the others are replies."""
+
+MAX_USER_LENGTH = 47  # characters; of an address, 80
+_NOT_IN_ADDRESS = re.compile("[^A-Za-z0-9_-]")
+
+
+def reply_address(user: str, random: str) -> str:
+    """The reply address of one requester: its user of the broker, and 32 random hexadecimal digits.
+
+    A permission names the addresses of a user by it: `^reply\\.NAME-[0-9a-f]{32}\\z`. It is one word,
+    because earlier services refuse others. Characters that an address cannot have are `-`, and a long name is
+    cut; without a user it is the random digits alone.
+    """
+    return f"{_NOT_IN_ADDRESS.sub('-', user[:MAX_USER_LENGTH])}-{random}" if user else random
+
+
+def agent_id_of(user: str | None, name: str) -> str:
+    """The id of an agent: its user of the broker, by whom permissions name it, and a name."""
+    return f"{_NOT_IN_ADDRESS.sub('-', user[:MAX_USER_LENGTH])}@{name}" if user else name
+
+
+def is_foreign_agent_id(agent_id: str, user: str) -> bool:
+    """True if an agent's id names another user of the broker. Ids of earlier versions name none."""
+    named, at, name = agent_id.partition("@")
+    return bool(at) and agent_id_of(user, name) != f"{named}@{name}"
+
+
 def reply_queue(address: str) -> Queue:
     return Queue(f"warrener.reply.{address}", (Binding(EVENTS, reply_key(address)),), exclusive=True)
 
@@ -318,3 +356,14 @@ def reply_queue(address: str) -> Queue:
 def reply_key(address: str) -> str:
     """The routing key of replies to `address` (a request's `reply_to`)."""
     return f"reply.{address}"
+
+
+def ping_queue(random: str) -> Queue:
+    """The queue by which one process checks that messages reach the broker and come back."""
+    name = f"warrener.ping.{random}"
+    return Queue(name, (Binding(PINGS, name),), exclusive=True)
+
+
+def observer_queue(user: str, name: str) -> str:
+    """The name of a queue in which an observer receives public events; it declares and binds the queue."""
+    return f"warrener.observer.{user}.{name}"

@@ -48,10 +48,39 @@ class AgentAnnouncedData(EventData, frozen=True):
         default=(), exclude_if=fields.is_unset, description="Each is adopted once, when it is new."
     )
     code_version: fields.Sentence | None = fields.optional_field("Version of the code of its handlers.")
+    queue: fields.QueueName | None = fields.optional_field(
+        "The one queue that this announcement is about: each job type has it, or a retry rule for it."
+    )
+    started_at: fields.Timestamp | None = fields.optional_field(
+        "When the agent started: of one user's agents the one that started last declares a job type."
+    )
+
+    @property
+    def foreign_types(self) -> list[str]:
+        """The job types that belong to another queue than that of the announcement."""
+        if self.queue is None:
+            return []
+        return [
+            one.name
+            for one in self.job_types
+            if one.queue != self.queue and self.queue not in one.policy.rule_queues
+        ]
 
 
 class AgentAnnounced(
-    Event[AgentAnnouncedData], frozen=True, route=Route(REQUESTS, "{event}", (AGENT,), (SCHEDULER,))
+    Event[AgentAnnouncedData],
+    frozen=True,
+    route=Route(REQUESTS, "{event}", (AGENT,), (SCHEDULER,)),
+    also=(
+        Route(
+            REQUESTS,
+            "agent.announced.{queue}",
+            (AGENT,),
+            (SCHEDULER,),
+            "The same about one queue, from an agent whose user may not announce all: a topic permission"
+            " names the queue.",
+        ),
+    ),
 ):
     """Sent before the agent receives its first attempt, and again when its declarations change."""
 

@@ -1,6 +1,8 @@
 """Failures, and the last observations of an attempt before it was stopped or died."""
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Self
 
 from pydantic import Field
 
@@ -23,6 +25,11 @@ class FlightRecord(EventData, frozen=True):
     threads: int | None = Field(default=None, ge=0)
     open_files: int | None = Field(default=None, ge=0)
 
+    def with_texts(self, change: Callable[[str], str]) -> Self:
+        """The same with its texts changed: secrets are hidden in them."""
+        texts = {name: getattr(self, name) for name in ("stacks", "log", "progress_note")}
+        return self.model_copy(update={name: text and change(text) for name, text in texts.items()})
+
 
 class ErrorKind(StrEnum):
     """The kind of a failure: it decides who is to blame and if a retry may help."""
@@ -34,6 +41,10 @@ class ErrorKind(StrEnum):
     BAD_RESULT = "bad_result"  # the result does not fit its declaration, or JSON cannot carry it
     LOST = "lost"  # its agent fell silent
     NOT_STARTED = "not_started"  # no agent took it in time
+
+
+NOT_PUBLIC = "its job type is not public"
+"""The message of an error whose text only replies and the store have."""
 
 
 class ErrorInfo(EventData, frozen=True):
@@ -71,3 +82,18 @@ class ErrorInfo(EventData, frozen=True):
         exclude_if=is_zero,
         description="Number of further crashes, those after the first ones that `crashes` names.",
     )
+
+    def without_text(self) -> "ErrorInfo":
+        """The error as everybody may read it: kind and class, no texts or observations of the attempt."""
+        return self.model_copy(update={"message": NOT_PUBLIC, "stack": None, "flight_record": None})
+
+    def with_texts(self, change: Callable[[str], str]) -> Self:
+        """The same with its message, stack and flight record changed: secrets are hidden in them."""
+        record = self.flight_record and self.flight_record.with_texts(change)
+        return self.model_copy(
+            update={
+                "message": change(self.message),
+                "stack": self.stack and change(self.stack),
+                "flight_record": record,
+            }
+        )

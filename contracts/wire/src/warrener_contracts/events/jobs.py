@@ -26,6 +26,13 @@ class JobFinishedData(EventData, frozen=True):
     requested_at: Timestamp
     finished_at: Timestamp
     reason: Sentence | None = optional_field("Why a cancelled job was cancelled.")
+    request_id: str | None = optional_field("The id of the request that made the job.")
+    request_source: str | None = optional_field("The source of that request; both are in replies.")
+
+    def without_values(self) -> "JobFinishedData":
+        """The end as everybody may read it: no result, no text of an error, and no request."""
+        hidden = {"result": None, "error": self.error and self.error.without_text()}
+        return self.model_copy(update={**hidden, "request_id": None, "request_source": None})
 
 
 class JobFinished(
@@ -34,7 +41,9 @@ class JobFinished(
     route=Route(EVENTS, "{event}.{state}.{job_type}", (SUPERVISOR,), (ANYONE,)),
     also=(REPLIES,),
 ):
-    """A job has ended; also sent to the reply addresses of its requesters."""
+    """A job has ended; also sent to the reply addresses of its requesters.
+
+    Replies have the result, the text of the error and the request; so has the event of a public job type."""
 
     type: Literal["job.finished.v1"] = "job.finished.v1"
 

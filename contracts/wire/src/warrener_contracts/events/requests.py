@@ -52,7 +52,8 @@ class JobRequestedData(EventData, frozen=True):
         default=None,
         min_length=1,
         max_length=200,
-        description="A second request with this key makes no second job.",
+        description="A second request with this key, of the same source and job type, makes no second job; "
+        "with other arguments it is rejected.",
     )
     not_before: fields.Timestamp | None = Field(default=None, description="Not dispatched before then.")
     delay: fields.Duration | None = Field(
@@ -132,7 +133,7 @@ class Reason(StrEnum):
     UNKNOWN_JOB_TYPE = "unknown_job_type"
     BAD_ARGUMENTS = "bad_arguments"
     UNKNOWN_JOB = "unknown_job"
-    CONFLICTING_REPEAT = "conflicting_repeat"  # the id of an earlier request with other content
+    CONFLICTING_REPEAT = "conflicting_repeat"  # the id, or the key, of an earlier request with other content
     WRONG_QUEUE = "wrong_queue"  # a known event in a queue that is not for it
     ROUTING_KEY_MISMATCH = "routing_key_mismatch"  # a known event under the routing key of another one
     IMPOSSIBLE = "impossible"  # the state machine rejects it: alarm
