@@ -75,7 +75,7 @@ def test_the_story_is_parsed_whole() -> None:
     assert isinstance(rich, Delivered)
     assert rich.properties.headers == {"a": 1, "b": {"c": [True, None, "s"]}, "t": "text"}
     assert (rich.tag, rich.redelivered, rich.exchange) == (2, True, "warrener.dispatch")
-    ours = ("application/json", {"traceparent": "00-1-2-01"}, True, "m", "t", True)
+    ours = ("application/json", {"traceparent": "00-1-2-01"}, True, "m", "t", True, None)
     at_once = (1, "c", 4, True, "warrener.dispatch", "default.flights.load", ours, b"and another")
     assert whole[3] == at_once
 
@@ -199,6 +199,7 @@ def _of_others(ours: Properties) -> bytes:
         delivery_mode=2 if ours.persistent else 1,
         message_id=ours.message_id,
         message_type=ours.type,
+        user_id=ours.user_id,
         priority=3,
     )
     return frame.marshal(header.ContentHeader(0, 0, encoded), 1)[7 + 12 : -1]
@@ -210,14 +211,23 @@ def _of_others(ours: Properties) -> bytes:
     persistent=st.booleans(),
     message_id=short.filter(bool),
     kind=short.filter(bool),
+    user_id=st.none() | short.filter(bool),
 )
 def test_both_ways_read_the_same_and_neither_reads_what_is_cut_off(
-    *, content_type: str, named: Mapping[str, str], persistent: bool, message_id: str, kind: str
+    *,
+    content_type: str,
+    named: Mapping[str, str],
+    persistent: bool,
+    message_id: str,
+    kind: str,
+    user_id: str | None,
 ) -> None:
     written = b"".join(
-        properties.write_properties(content_type, named, message_id, kind, persistent=persistent)
+        properties.write_properties(
+            content_type, named, message_id, kind, persistent=persistent, user_id=user_id
+        )
     )
-    expected = Properties(content_type, named, persistent, message_id, kind)
+    expected = Properties(content_type, named, persistent, message_id, kind, user_id=user_id)
     assert properties.read_properties(written, 0) == expected
     assert properties.read_properties(_of_others(expected), 0) == expected
     for end in range(len(written)):

@@ -156,6 +156,9 @@ class Scope:
         self.fields: Mapping[str, object] = {"job_id": "j1", "attempt": 2}
         self.lines: list[LoggedLine] = []
 
+    def hide(self, text: str) -> str:
+        return text.replace("s3cret", "***")
+
     def capture(self, line: LoggedLine) -> None:
         self.lines.append(line)
 

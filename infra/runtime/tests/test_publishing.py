@@ -7,7 +7,7 @@ import pytest
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.bus.types import OutgoingMessage
+from warrener_runtime.bus.types import OutgoingMessage, TopologySpec
 from warrener_runtime.publishing import UnroutableMessages, publish_all
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -20,6 +20,10 @@ def message(queue: str, number: int) -> Message:
 
 def any_may(_: OutgoingMessage) -> bool:
     return True
+
+
+def is_full(each: OutgoingMessage) -> bool:
+    return each.routing_key == "full"
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ async def test_a_missing_queue_is_declared_and_its_messages_are_published_again(
 async def test_messages_of_an_unknown_queue_are_raised(bus: MemoryBus) -> None:
     for messages in ([message("nobody", 1)], [message("nobody", 2), message("new", 1)]):
         with pytest.raises(UnroutableMessages) as caught:
-            await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may, missing=needed_by)
+            await publish_all(bus, messages, clock=VirtualClock(), missing=needed_by)
         assert [each.routing_key for each in caught.value.messages] == ["nobody"]
     assert (await bus.backlog("new")).waiting == 1, "the others are published"
 
@@ -104,9 +108,36 @@ async def test_a_message_whose_declaration_changes_nothing_is_raised(
 ) -> None:
     messages = [message("full", 1), message("full", 2), message("nobody", 1), message("good", 1)]
     with pytest.raises(UnroutableMessages) as caught:
-        await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may, missing=lambda _: useless)
+        await publish_all(bus, messages, clock=VirtualClock(), may_defer=is_full, missing=lambda _: useless)
     assert [each.routing_key for each in caught.value.messages] == ["nobody"]
     assert [each.routing_key for each in caught.value.deferred] == ["full"]
+    assert (await bus.backlog("good")).waiting == 1
+
+
+async def test_messages_that_may_be_deferred_do_not_fail_the_others_and_few_declarations_are_tried(
+    bus: MemoryBus, broker: MemoryBroker
+) -> None:
+    """As dispatches to queues that strangers name."""
+    tried = list[str]()
+
+    class Counting(MemoryBus):
+        async def declare(self, topology: TopologySpec, *, verify: bool = False) -> None:
+            tried.extend(queue.name for queue in topology.queues)
+            await super().declare(topology, verify=verify)
+
+    publisher = Counting(broker)
+    await publisher.start()
+    refused = [Topology((Exchange("work", kind="fanout"),), (Queue(f"bad-{n}", ()),)) for n in range(300)]
+    messages = [message(f"bad-{n}", n) for n in range(300)] + [message("good", 1)]
+    deferred = await publish_all(
+        publisher,
+        messages,
+        clock=VirtualClock(),
+        may_defer=any_may,
+        missing=lambda each: refused[int(each.routing_key.partition("-")[2])],
+    )
+    assert deferred == messages[:-1]
+    assert tried == [f"bad-{n}" for n in range(5)]
     assert (await bus.backlog("good")).waiting == 1
 
 

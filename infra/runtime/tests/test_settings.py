@@ -136,3 +136,59 @@ def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError) as caught:
         load(ServiceSettings)
     assert "secret" not in str(caught.value)
+
+
+# -- values that stand in files of their own ------------------------------------------------------------
+
+
+def secret_file(folder: Path, text: str, mode: int = 0o600) -> str:
+    path = write(folder / "broker-url", text)
+    path.chmod(mode)
+    return str(path)
+
+
+def test_a_secret_comes_from_the_file_that_a_variable_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WARRENER_BROKER_URL_FILE", secret_file(tmp_path, "amqp://me:pass@broker/\n"))
+    settings = load(BreadSettings)
+    assert settings.broker_url == "amqp://me:pass@broker/"
+    assert settings.hints == ()
+    assert load(BreadSettings, broker_url="amqp://flag/").broker_url == "amqp://flag/"
+
+
+def test_a_secret_comes_from_the_file_that_the_toml_file_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = secret_file(tmp_path, "amqp://me:pass@broker/")
+    write(tmp_path / "warrener.toml", f"broker_url_file = {path!r}")
+    settings = load(BreadSettings)
+    assert (settings.broker_url, settings.hints) == ("amqp://me:pass@broker/", ())
+    monkeypatch.setenv("WARRENER_BROKER_URL", "amqp://variable/")  # which wins, as over any of its keys
+    assert load(BreadSettings).broker_url == "amqp://variable/"
+
+
+def test_a_secret_from_two_places_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WARRENER_BROKER_URL_FILE", secret_file(tmp_path, "amqp://file/"))
+    monkeypatch.setenv("WARRENER_BROKER_URL", "amqp://variable/")
+    with pytest.raises(SettingsError, match="WARRENER_BROKER_URL or WARRENER_BROKER_URL_FILE, got both"):
+        load(BreadSettings)
+
+
+def test_a_secret_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WARRENER_BROKER_URL_FILE", str(tmp_path / "none"))
+    with pytest.raises(SettingsError, match=r"WARRENER_BROKER_URL_FILE: .* file that this user can read"):
+        load(BreadSettings)
+    monkeypatch.setenv("WARRENER_BROKER_URL_FILE", secret_file(tmp_path, "\n"))
+    with pytest.raises(SettingsError, match="got an empty one"):
+        load(BreadSettings)
+    monkeypatch.setenv("WARRENER_BROKER_URL_FILE", secret_file(tmp_path, "amqp:/me:hidden@broker/"))
+    with pytest.raises(SettingsError, match="WARRENER_BROKER_URL_FILE: expected a URL") as refused:
+        load(BreadSettings)
+    assert "hidden" not in str(refused.value)
+
+
+def test_a_secret_file_for_all_to_read_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WARRENER_BROKER_URL_FILE", secret_file(tmp_path, "amqp://broker/", 0o644))
+    (hint,) = load(BreadSettings).hints
+    assert "each user of this machine can read: chmod 600" in hint

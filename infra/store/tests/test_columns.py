@@ -134,7 +134,7 @@ def test_every_column_of_a_job_is_converted_or_a_number() -> None:
     numbers = {*fields_of_type(JobRow, int), *fields_of_type(JobRow, float)}
     documents = {"arguments", "policy", "watchers", "result", "error"}
     enumerations = {"guarantee", "state", "ending"}
-    assert {*JOB_COLUMNS} == numbers | documents | enumerations | {*TEXTS, *IDS, *MOMENTS}
+    assert {*JOB_COLUMNS} == numbers | documents | enumerations | {"idempotency_key", *TEXTS, *IDS, *MOMENTS}
 
 
 SHORT_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
@@ -157,7 +157,10 @@ def test_rows_are_handed_over_in_the_order_of_their_ids() -> None:
     rows = [queued_job(idempotency_key=f"k{n}" if n else None) for n in range(5)]
     assert batches.unique_rows([*rows, rows[0]]) == sorted(rows, key=lambda row: row.job_id)
     rows = sorted((queued_job(idempotency_key="k") for _ in range(4)), key=lambda row: row.job_id)[::-1]
-    assert batches.unique_rows(rows) == rows, "where a key stands twice the order of the batch stays"
+    assert batches.unique_rows(rows) == rows[:1], "of a key that stands twice the first is inserted"
+    again = replace(rows[0], job_type="other", job_id=uuid4())
+    in_turn = [*rows[:2], replace(again, job_id=rows[1].job_id), again]
+    assert batches.unique_rows(in_turn) == rows[:1], "what repeats a row that is left out waits for its turn"
 
 
 def test_each_row_of_a_batch_is_the_one_that_is_there_or_comes_before_it() -> None:

@@ -80,7 +80,7 @@ INSERTS = {
     "lines_in_order": "warrener_attempt_logs VALUES "
     f"('{UUID(int=1)}', 1, {MOMENT}, 2, 1, 1, 'a1', true, 1, '[]')",
     "guarantee_known": "warrener_job_types VALUES "
-    f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
+    f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT}, NULL, NULL)",
     "redrive_kind_known": REDRIVE % ("revive", "done"),
     "redrive_state_known": REDRIVE % ("drop", "lost"),
     "audit_outcome_known": "warrener_audit VALUES "
@@ -88,7 +88,7 @@ INSERTS = {
     "audit_end_known_iff_completed": "warrener_audit VALUES "
     f"('{JOB}', {MOMENT}, 'ada', 'admin', 'token', '', 'job.cancel', '', '', 'accepted', '', NULL)",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT}, "
-    "NULL, NULL, NULL, NULL)",
+    "NULL, NULL, NULL, NULL, NULL)",
     "runs_not_negative": "warrener_schedules VALUES "
     f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL, '')",
     "something_expected": "warrener_schedule_watches (name, since, check_at) "
@@ -96,7 +96,7 @@ INSERTS = {
     "series_kind_known": "warrener_statistics VALUES "
     f"(60, 'queue', '', {MOMENT}, '', 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, '')",
     "one_position": f"warrener_statistics_position VALUES (2, 1, {MOMENT}, '{JOB}', {MOMENT})",
-    "one_installation": f"warrener_installation VALUES (2, '{JOB}')",
+    "one_installation": f"warrener_installation VALUES (2, '{JOB}', NULL)",
     "status_known": "warrener_ticks VALUES "
     f"('s', {MOMENT}, 'late', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL)",
     "request_until_fired": "warrener_ticks VALUES "

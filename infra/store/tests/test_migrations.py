@@ -164,7 +164,7 @@ async def test_jobs_of_the_first_release_stay_as_they_are_and_may_be_suspended(e
     [before] = await run_sql(empty_url, "SELECT * FROM warrener_jobs")
     await migrate(empty_url)
     assert await run_sql(empty_url, "SELECT * FROM warrener_jobs") == [
-        (*before, 0, 0, None, None, None, None, 0, None)
+        (*before, 0, 0, None, None, None, None, 0, None, None)
     ]
     await run_sql(empty_url, TWO_JOBS[1])  # the code before goes on
     await run_sql(empty_url, SUSPEND)

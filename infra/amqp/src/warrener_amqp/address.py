@@ -36,6 +36,9 @@ class Address:
         context = ssl.create_default_context(
             cafile=parameters.get("cafile"), capath=parameters.get("capath"), cadata=parameters.get("cadata")
         )
+        if "crlfile" in parameters:
+            context.load_verify_locations(cafile=parameters["crlfile"])
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         if "certfile" in parameters:
             context.load_cert_chain(parameters["certfile"], parameters.get("keyfile"))
         if parameters.get("no_verify_ssl", _FALSE) != _FALSE:
@@ -64,8 +67,8 @@ def parse_address(url: str) -> Address:
     password.
 
     Parameters: `name`, `heartbeat` (seconds; 0: none), `frame_max` (bytes), `channel_max`, `auth` (plain,
-    external); for amqps `cafile`, `capath`, `cadata`, `certfile`, `keyfile`, `no_verify_ssl`. No path, or
-    `/`, is the virtual host "/".
+    external); for amqps `cafile`, `capath`, `cadata`, `crlfile` (of revoked certificates), `certfile`,
+    `keyfile`, `no_verify_ssl`. No path, or `/`, is the virtual host "/".
     """
     return parse_addresses(url)[0]
 

@@ -165,6 +165,7 @@ class Connection:
         type: str,  # noqa: A002 - the property's name
         persistent: bool,
         mandatory: bool,
+        user_id: str | None = None,
     ) -> int:
         """Send one message; return the number by which this channel confirms it (1, 2, …; 0 without
         confirms).
@@ -174,13 +175,24 @@ class Connection:
         """
         state = self._require_channel(channel)
         method = codec.encode_publish(channel, exchange, routing_key, mandatory)
-        written = properties.write_properties(content_type, headers, message_id, type, persistent=persistent)
+        written = properties.write_properties(
+            content_type, headers, message_id, type, persistent=persistent, user_id=user_id
+        )
         out = self._out
         out.append(method)
         out += codec.encode_content(channel, written, body, self._frame_max)
         if state.confirming:
             state.published += 1
         return state.published
+
+    def publish_with(
+        self, channel: int, exchange: str, routing_key: str, body: bytes, properties: bytes
+    ) -> None:
+        """Send one message with encoded properties, on a channel without confirms. Raises ConnectionLost,
+        ChannelGone."""
+        self._require_channel(channel)
+        self._out.append(codec.encode_publish(channel, exchange, routing_key, mandatory=False))
+        self._out += codec.encode_content(channel, [properties], body, self._frame_max)
 
     def ack(self, channel: int, tag: int, *, multiple: bool = False) -> None:
         """Acknowledge one delivery, or with `multiple` all up to it. Raises ConnectionLost, ChannelGone."""

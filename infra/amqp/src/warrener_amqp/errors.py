@@ -9,6 +9,8 @@ AmqpError
 └── ConnectionLost         the connection is gone; unconfirmed publishes are uncertain
 """
 
+from ssl import SSLCertVerificationError, SSLError
+
 
 class AmqpError(Exception):
     """The base of all errors of this package."""
@@ -41,3 +43,18 @@ class AuthenticationRefused(AmqpError):
 
 class ConnectionLost(AmqpError):
     """The connection is gone."""
+
+
+def describe_tls_error(error: BaseException | None, where: object) -> str | None:
+    """Say whose certificate the handshake at `where` failed over, and why; None for any other error."""
+    while error is not None and not isinstance(error, SSLError):
+        error = error.__cause__
+    if isinstance(error, SSLCertVerificationError):
+        why = error.verify_message.rstrip(".")
+        remedy = "correct it, or cafile, crlfile or the host of the URL"
+        return f"expected a valid certificate of the broker at {where}, got one that fails: {why}; {remedy}"
+    if error is None:
+        return None
+    alert = (error.reason or str(error)).rpartition("ALERT_")[2].replace("_", " ").lower()
+    expected = f"expected the broker at {where} to accept this client's certificate"
+    return f"{expected}, got {alert!r}; correct certfile and keyfile of the URL"

@@ -113,6 +113,9 @@ class Transport(asyncio.Protocol):
             self._reason = ConnectionLost(
                 f"expected the connection to last, got: {exc or type(exc).__name__}"
             )
+            self._reason.__cause__ = exc
+            if isinstance(exc, ssl.SSLError):  # an alert about our certificate says more than an end
+                self._on_lost(self._reason)
         self._handle_events(self._core.receive_eof())
         self._end()
 

@@ -59,6 +59,7 @@ def _start(command: list[str], spec: GuardSpec, libc: ctypes.CDLL) -> "subproces
             user=spec.user,
             group=spec.group,
             extra_groups=[] if spec.user else None,
+            umask=0o077,  # another user of this machine reads no file of a server
             preexec_fn=die_with_the_guard,  # noqa: PLW1509 - this process has one thread
         )
 

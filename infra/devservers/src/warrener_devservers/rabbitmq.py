@@ -27,6 +27,7 @@ _OTHERS = (
     "/usr/local/opt/rabbitmq/sbin",
 )
 
+GUEST = "guest"
 _VHOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
 SOCKET = "control"
 BOOT_SCRIPT = "boot.es"
@@ -89,7 +90,7 @@ def _epmd() -> str:
 class RabbitMQCommands(ABC):
     """The commands of a node that evaluates Erlang."""
 
-    user = "guest"
+    user = GUEST
     """The user with all permissions in a new virtual host."""
 
     @property
@@ -226,6 +227,7 @@ class NodeFiles:
     plugins: Sequence[str] = ()
     consumer_timeout: timedelta | None = None
     extra: Sequence[str] = ()
+    password: str = field(default=GUEST, repr=False)
 
     @property
     def name(self) -> str:
@@ -253,14 +255,21 @@ class NodeFiles:
         if not self.cookie.exists():
             self.cookie.write_text(secrets.token_hex(16), encoding="ascii")
             self.cookie.chmod(0o400)
-        (self.folder / "rabbitmq.conf").write_text(self.configuration(), encoding="utf-8")
-        (self.folder / "advanced.config").write_text(_ADVANCED, encoding="ascii")
-        (self.folder / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n", encoding="ascii")
-        for name in (BOOT_SCRIPT, SCRIPT):
-            (self.folder / name).write_text(script(name), encoding="utf-8")
+        files = {
+            "rabbitmq.conf": self.configuration(),
+            "advanced.config": _ADVANCED,
+            "enabled_plugins": f"[{','.join(self.plugins)}].\n",
+            **{name: script(name) for name in (BOOT_SCRIPT, SCRIPT)},
+        }
+        for name, text in files.items():
+            (self.folder / name).touch(mode=0o600)
+            (self.folder / name).write_text(text, encoding="utf-8")
+        self.log.touch(mode=0o600)
 
     def configuration(self) -> str:
         lines = [f"listeners.tcp.default = 127.0.0.1:{self.port}", "loopback_users.guest = true"]
+        if self.password != GUEST:
+            lines.append(f"default_pass = {self.password}")  # of a new node
         if "rabbitmq_management" in self.plugins:
             lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.port + MANAGEMENT}"]
         if "rabbitmq_prometheus" in self.plugins:
@@ -302,7 +311,8 @@ class NodeFiles:
         """The virtual machine's arguments. It has its name before RabbitMQ boots, which else starts a second
         one first, to look for a port mapper."""
         port = str(self.port + DISTRIBUTION)
-        ports = ["-kernel", "inet_dist_listen_min", port, "inet_dist_listen_max", port]
+        loopback = ["inet_dist_use_interface", "{127,0,0,1}"]  # else any host may try the cookie
+        ports = ["-kernel", "inet_dist_listen_min", port, "inet_dist_listen_max", port, *loopback]
         return ["-sname", self.name, *ports, "-eval", f'file:eval("{SCRIPT}").']
 
 
@@ -323,13 +333,15 @@ class PrivateRabbitMQ(RabbitMQCommands, process.PrivateServer):
         consumer_timeout: timedelta | None = None,
         configuration: Sequence[str] = (),
         installation: RabbitMQInstallation | None = None,
+        password: str = GUEST,
     ) -> None:
         """`configuration`: additional lines of rabbitmq.conf. `port`: the first of five, if they are free;
-        else, and for None, others that are. The data belongs to the folder, whatever the port."""
+        else, and for None, others that are. The data belongs to the folder, whatever the port. `password`:
+        of the user guest in a new node, of A-Z, a-z and 0-9."""
         self._installation = installation or RabbitMQInstallation.of_this_machine()
         first = port if port and process.reserve_block(port, OFFSETS) else process.free_block(OFFSETS)
         self._files = NodeFiles(
-            folder.absolute(), first, tuple(plugins), consumer_timeout, tuple(configuration)
+            folder.absolute(), first, tuple(plugins), consumer_timeout, tuple(configuration), password
         )
         self._control = ErlangControl(self._files.folder)
         super().__init__(f"RabbitMQ in {folder}", self._guard_spec())
@@ -341,7 +353,7 @@ class PrivateRabbitMQ(RabbitMQCommands, process.PrivateServer):
     @property
     def url(self) -> str:
         """The URL of the virtual host `/`, as guest."""
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+        return f"amqp://{self.user}:{self._files.password}@127.0.0.1:{self.port}/"
 
     @property
     def management_url(self) -> str:

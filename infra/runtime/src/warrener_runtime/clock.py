@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import secrets
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -70,6 +71,10 @@ class Entropy(Protocol):
         """Make a UUIDv7 as text, where only text is needed."""
         ...
 
+    def new_secret(self) -> str:
+        """Make a secret of 32 bytes, in hexadecimal."""
+        ...
+
     def chance(self) -> float:
         """A number in [0, 1)."""
         ...
@@ -83,6 +88,9 @@ class SystemEntropy:
 
     def new_id_text(self) -> str:
         return str(uuid_utils.uuid7())
+
+    def new_secret(self) -> str:
+        return secrets.token_hex(32)
 
     def chance(self) -> float:
         return random.random()  # noqa: S311 - spreads retries, no secret

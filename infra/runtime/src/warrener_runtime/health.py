@@ -18,7 +18,6 @@ from typing import Any
 
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.secrets import shown
 from warrener_runtime.telemetry.metrics import PROMETHEUS_TEXT
 
@@ -34,7 +33,7 @@ _SOCKET_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _CURRENT = 20.0  # seconds; what needs a permission tries again earlier
 _REFUSED = re.compile(
-    r"ACCESS_REFUSED - (?:\w+ )?access to (?P<topic>topic '[^']*' in )?(?P<kind>queue|exchange) "
+    r"ACCESS_REFUSED - (?:(?P<right>\w+) )?access to (?P<topic>topic '[^']*' in )?(?P<kind>queue|exchange) "
     r"'(?P<name>[^']*)' in vhost '(?P<vhost>[^']*)' refused for user '(?P<user>[^']*)'"
 )
 
@@ -239,9 +238,9 @@ class Refusals:
     def __init__(self) -> None:
         self._noted: dict[str, tuple[float, str]] = {}
 
-    def note(self, verb: str, reason: str, names: NameMapper) -> None:
-        """Note the broker's reason if it is a missing permission to `verb`; any other changes nothing."""
-        if (found := describe_refusal(verb, reason, names)) is not None:
+    def note(self, right: str, reason: str, names: NameMapper) -> None:
+        """Note the broker's reason if it is a missing permission to `right`; any other changes nothing."""
+        if (found := describe_refusal(right, reason, names)) is not None:
             piece, text = found
             self._noted = self._newer() | {piece: (monotonic(), text)}
 
@@ -249,33 +248,49 @@ class Refusals:
         """Sentences by piece (`queue warrener.requests`), each with the command that grants access."""
         return {piece: text for piece, (_, text) in self._newer().items()}
 
+    def forget(self, piece: str) -> bool:
+        """Forget the refusal of this piece; False if there is none."""
+        return self._noted.pop(piece, None) is not None
+
     def _newer(self) -> dict[str, tuple[float, str]]:
         since = monotonic() - _CURRENT
         return {piece: noted for piece, noted in self._noted.items() if noted[0] > since}
 
 
-def describe_refusal(verb: str, reason: str, names: NameMapper) -> tuple[str, str] | None:
-    """Return the piece and a sentence with the command that grants the permission to `verb` it.
+def describe_refusal(rights: str, reason: str, names: NameMapper) -> tuple[str, str] | None:
+    """Return the piece and a sentence with the command that grants `rights`, such as "configure and read".
 
-    None if the broker's reason is another one.
+    None if the broker's reason is another one. A reason of RabbitMQ 4 names the right itself.
     """
     if (found := _REFUSED.search(reason)) is None:
         return None
-    kind, name = found["kind"], found["name"]
-    what = f"the permission to {verb} {kind} {name} for user {found['user']}"
-    text = f"expected {what}, got ACCESS_REFUSED; run `{_command(found, names)}`"
-    return f"{kind} {names.from_broker(name)}", text
+    kind, name, rights = found["kind"], found["name"], found["right"] or rights
+    what = f"the permission to {rights} {kind} {name} for user {found['user']}"
+    piece = f"{kind} {names.from_broker(name)}"
+    return piece, f"expected {what}, got ACCESS_REFUSED; run `{_command(rights, found)}`{_PATTERNS}"
 
 
-def _command(found: re.Match[str], names: NameMapper) -> str:
-    """The command that grants what `docs/howto/restrict-permissions.md` grants, and this piece."""
+_PATTERNS = (
+    " with the present patterns of the user (`rabbitmqctl list_user_permissions`) for the words in"
+    " capitals, or the lines that `warrener topology permissions` prints for its role"
+)
+_DIGITS, _MIN_DIGITS = "0123456789abcdef", 8
+"""The name of a queue of one process ends with at least so many random digits."""
+
+
+def _command(rights: str, found: re.Match[str]) -> str:
+    """The command that adds the refused piece to the patterns of its user, and nothing else."""
     name, where = found["name"], ["-p", found["vhost"], found["user"]]
     if found["topic"] is not None:
         return shlex.join(["rabbitmqctl", "set_topic_permissions", *where, name, "WRITE", "READ"])
-    ours = re.escape(names.to_broker(f"{DEFAULT_NAMESPACE}."))
-    foreign = {"amq.direct"} if names.is_ours(name) else {"amq.direct", name}
-    used = "|".join([ours, *(f"{re.escape(one)}$" for one in sorted(foreign))])
-    return shlex.join(["rabbitmqctl", "set_permissions", *where, f"^{ours}", f"^({used})", f"^({used})"])
+    known = name.rstrip(_DIGITS)
+    is_own = known[-1:] in {".", "-"} and len(name) - len(known) >= _MIN_DIGITS
+    piece = f"^{re.escape(known)}" if is_own else f"^{re.escape(name)}$"
+    granted = [
+        f"{right.upper()}|{piece}" if right in rights else right.upper()
+        for right in ("configure", "write", "read")
+    ]
+    return shlex.join(["rabbitmqctl", "set_permissions", *where, *granted])
 
 
 class HealthRegistry:
@@ -335,6 +350,12 @@ def current_refusals() -> dict[str, str]:
     """Return the refusals of the broker to this service now: sentences by piece of the topology."""
     registry = current_health_registry.get()
     return {} if registry is None else registry.refusals.current()
+
+
+def forget_refusal(piece: str) -> bool:
+    """Forget the broker's refusal of this piece, which the service does without; False if there is none."""
+    registry = current_health_registry.get()
+    return registry is not None and registry.refusals.forget(piece)
 
 
 def find_refusal(besides: str) -> str | None:

@@ -15,6 +15,7 @@ from warrener_runtime import log_scopes
 from warrener_runtime.log_scopes import LEVELS, OWN_FACTS
 from warrener_runtime.secrets import HIDDEN, mask_value, shown
 from warrener_runtime.telemetry.spans import innermost_span
+from warrener_runtime.terminal import escape_controls
 
 _OUR_PACKAGES = (
     "warrener",
@@ -139,29 +140,42 @@ _MAX_ITEMS: Final = 1_000
 
 def hide_secrets(_logger: Any, _method: str, record: EventDict) -> EventDict:
     """Mask passwords at any place and cut long texts, as the last step before rendering."""
+    scope = log_scopes.find_scope()
+
+    def show(text: str) -> str:
+        return shown(text) if scope is None else scope.hide(shown(text))
+
     for name, value in record.items():
         if name not in OWN_FACTS:
-            record[name] = _shown(name, value, _MAX_DEPTH)
+            record[name] = _shown(name, value, show, _MAX_DEPTH)
     return record
 
 
-def _shown(name: str, value: object, depth: int) -> object:
+def _escape(_logger: Any, _method: str, record: EventDict) -> EventDict:
+    """Escape control characters before a terminal; JSON does so itself."""
+    for name, value in record.items():
+        if isinstance(value, str):
+            record[name] = escape_controls(value)
+    return record
+
+
+def _shown(name: str, value: object, show: Callable[[str], str], depth: int) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return mask_value(name, shown(value))
+        return mask_value(name, show(value))
     if isinstance(value, Mapping | list | tuple | set | frozenset) and not depth:
         return HIDDEN
     if isinstance(value, Mapping):
         pairs = islice(cast("Mapping[object, object]", value).items(), _MAX_ITEMS)
-        return {str(key): _shown(str(key), one, depth - 1) for key, one in pairs}
+        return {str(key): _shown(str(key), one, show, depth - 1) for key, one in pairs}
     if isinstance(value, list | tuple | set | frozenset):
         items = list(islice(cast("list[object]", value), _MAX_ITEMS))
         return [
-            _shown(_option(before) or name, one, depth - 1)
+            _shown(_option(before) or name, one, show, depth - 1)
             for before, one in zip(["", *items], items, strict=False)
         ]
-    return mask_value(name, shown(str(value)))
+    return mask_value(name, show(str(value)))
 
 
 def _option(word: object) -> str:
@@ -175,6 +189,7 @@ def _renderer(format: str, output: TextIO) -> list[Processor]:  # noqa: A002 - t
         return [
             structlog.processors.format_exc_info,
             hide_secrets,
+            _escape,
             structlog.dev.ConsoleRenderer(
                 colors=output.isatty(), sort_keys=False, exception_formatter=structlog.dev.plain_traceback
             ),

@@ -41,6 +41,10 @@ class LogScope(Protocol):
         """The facts that stand in each of its lines."""
         ...
 
+    def hide(self, text: str) -> str:
+        """Hide the secrets of this work in a text of one of its lines."""
+        ...
+
     def capture(self, line: LoggedLine) -> None:
         """Take a line. Called in the thread that logs, one call at a time."""
 

@@ -1,6 +1,8 @@
 """Settings of a service: flags, then `WARRENER_*` variables, then a TOML file, then defaults.
 
 The file is named by `WARRENER_CONFIG`, or is `warrener.toml` in the folder where the service was started.
+URLs and secrets are read from files of their own, too: `WARRENER_BROKER_URL_FILE` names that of
+`broker_url`.
 """
 
 import json
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_origin
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +27,7 @@ from pydantic import (
 )
 
 from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
+from warrener_runtime.secret_files import SUFFIX, SecretFileError, exposure, may_hold_secret, read_secret_file
 from warrener_runtime.secrets import mask_value, shown
 
 CONFIG_VARIABLE = "WARRENER_CONFIG"
@@ -59,6 +62,8 @@ def _problem(detail: Any, origin: Callable[[str], str]) -> str:
     expected = _expected(detail)
     if expected.startswith("expected "):  # it says what came, too
         return f"{where}: {expected}"
+    if may_hold_secret(field) and where.lower().endswith(SUFFIX):  # no part of such a file is shown
+        return f"{where}: expected {expected} in that file, got another text"
     return f"{where}: expected {expected}, got {mask_value(field, detail['input'])!r}"
 
 
@@ -78,6 +83,9 @@ class FileValues:
     path: Path | None = None
     values: Mapping[str, object] = field(default_factory=dict[str, object])
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def origin(self, key: str) -> str:
+        return f"{self.path}: {self.keys.get(key, key)}"
 
 
 def read_file(section: str | None) -> FileValues:
@@ -112,13 +120,17 @@ def _parse(path: Path) -> dict[str, object]:
 
 
 def read_variables(kind: type[BaseModel]) -> dict[str, object]:
-    """Read the `WARRENER_*` variables of the fields of `kind`. An empty variable is not set.
+    """Read the `WARRENER_*` variables of the fields of `kind`, and of the files of their values. An empty
+    variable is not set.
 
     Lists are written with commas (`a,b`), as in shells, or as JSON, and tables as JSON.
     """
     variables = {name.lower(): text for name, text in os.environ.items() if text}
     prefix = PREFIX.lower()
-    return {
+    twins: dict[str, object] = {
+        twin: variables[key] for twin in _file_twins(kind) if (key := prefix + twin) in variables
+    }
+    return twins | {
         name: _decode_list(variables[key]) if get_origin(field.annotation) in _COMPLEX else variables[key]
         for name, field in kind.model_fields.items()
         if (key := prefix + name) in variables
@@ -126,6 +138,34 @@ def read_variables(kind: type[BaseModel]) -> dict[str, object]:
 
 
 _COMPLEX = (list, tuple, dict)
+
+
+def _file_twins(kind: type[BaseModel]) -> dict[str, str]:
+    """The fields whose values may stand in files of their own, by the names of those settings."""
+    fields = kind.model_fields
+    twins = {f"{name}{SUFFIX}": name for name in fields if may_hold_secret(name)}
+    return {twin: name for twin, name in twins.items() if twin not in fields}
+
+
+def _read_twins(
+    kind: type[BaseModel], values: Mapping[str, object], origin: Callable[[str], str], hints: list[str]
+) -> dict[str, object]:
+    """Return `values` with those that stand in files of their own. Raises SettingsError."""
+    read = dict(values)
+    for twin, name in _file_twins(kind).items():
+        if not (file := read.pop(twin, None)):
+            continue
+        if name in read:
+            raise SettingsError([f"expected {origin(name)} or {origin(twin)}, got both; leave one out"])
+        try:
+            text = read_secret_file(origin(twin), str(file))
+        except SecretFileError as error:
+            raise SettingsError([str(error)]) from None
+        annotation = kind.model_fields[name].annotation
+        read[name] = _decode_list(text) if get_origin(annotation) in _COMPLEX else text
+        if complaint := exposure(origin(twin), str(file)):
+            hints.append(complaint)
+    return read
 
 
 def _decode_list(text: str) -> object:
@@ -217,9 +257,17 @@ class ServiceSettings(BaseModel):
 
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
     """URL of the broker; `amqps` for TLS. Nodes of a cluster are separated by commas."""
+    broker_user: Annotated[str, Field(max_length=255)] | None = None
+    """The broker's user that messages of agents and supervisors name as their sender, which the broker checks
+    (default: that of `broker_url`; none with EXTERNAL). With OAuth set that of the token, or an empty one."""
     namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
     """The first part of the name of every exchange and queue, so that several systems can share a virtual
     host."""
+    signing_key_file: Path | None = None
+    """File of the key by which requests for jobs are signed; none: they are not signed."""
+    declare: Literal["if-missing", "never"] = "if-missing"
+    """Exchanges and queues that are missing on the broker are declared, or waited for: `never` makes nothing
+    but exclusive queues of the process itself."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Level from which Warrener's own log lines are written; those of libraries begin at `warning`."""
     log_format: Literal["json", "console"] = "json"
@@ -251,6 +299,15 @@ class ServiceSettings(BaseModel):
         return None
 
     @property
+    def sender(self) -> str | None:
+        """The broker's user that messages name as their sender; None: none."""
+        parts = urlsplit(self.broker_url)
+        if self.broker_user is not None or parts.username is None:
+            return self.broker_user or None
+        is_external = parse_qs(parts.query).get("auth", [""])[-1].lower() == "external"
+        return None if is_external else unquote(parts.username)
+
+    @property
     def hints(self) -> tuple[str, ...]:
         """Likely mistakes that are no errors, such as a variable that no setting reads."""
         return self._hints
@@ -274,7 +331,8 @@ def load(kind: type[S], **overrides: object) -> S:
         raise TypeError(f"expected fields of {kind.__name__}, got {sorted(unknown)}")
     file = read_file(kind.section)
     hints = _hints(kind, file)
-    values = _merge(_merge(file.values, read_variables(kind)), given)
+    below = _read_twins(kind, file.values, file.origin, hints)
+    values = _merge(_merge(below, _read_twins(kind, read_variables(kind), _variable, hints)), given)
     try:
         settings = kind.model_validate(values)
     except ValidationError as error:
@@ -291,9 +349,14 @@ def _variable(field: str) -> str:
 def _origin(field: str, given: dict[str, object], file: FileValues) -> str:
     if field in given:
         return f"--{field.replace('_', '-')}"
-    if os.environ.get(_variable(field)) or field not in file.values:
-        return _variable(field)
-    return f"{file.path}: {file.keys[field]}"
+    twin = f"{field}{SUFFIX}"
+    if os.environ.get(_variable(twin)):
+        return _variable(twin)
+    if not os.environ.get(_variable(field)):
+        for key in (field, twin):
+            if key in file.values:
+                return file.origin(key)
+    return _variable(field)
 
 
 def _known_fields() -> set[str]:
@@ -301,7 +364,7 @@ def _known_fields() -> set[str]:
     kinds, fields = [ServiceSettings], set[str]()
     while kinds:
         kind = kinds.pop()
-        fields |= kind.model_fields.keys()
+        fields |= kind.model_fields.keys() | _file_twins(kind).keys()
         kinds += kind.__subclasses__()
     return fields
 

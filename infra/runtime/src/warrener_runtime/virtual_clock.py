@@ -118,6 +118,7 @@ class SeededEntropy:
     """UUIDv7 one millisecond apart, and random numbers, the same in every run with the same seed."""
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._random = random.Random(seed)  # noqa: S311 - it is meant to be foreseen
         self._milliseconds = _FIRST_MILLISECOND
 
@@ -129,6 +130,9 @@ class SeededEntropy:
 
     def new_id_text(self) -> str:
         return str(self.new_id())
+
+    def new_secret(self) -> str:
+        return f"{self._seed:064x}"  # no number is taken: others stay the same with it
 
     def chance(self) -> float:
         return self._random.random()

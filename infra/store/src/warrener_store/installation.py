@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.topology import Topology, installation_exchange
+from warrener_contracts.topology import Exchange, earlier_installation_exchange, installation_exchange
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape, unescape
 
 _OTHER_ID = "alternate"  # named by a refusal for another id
-_ID = re.compile(r"'([0-9a-f]{4,32})")
+_ID = re.compile(r"'(?:[^' ]+\.installation\.)?([0-9a-f]{4,32})")
 
 
 class Installations(SqlSession):
-    """The id of the installation."""
+    """The id of the installation, and its secret."""
 
     async def installation(self, candidate: UUID | None = None) -> UUID | None:
         """The id; `candidate` if there is none yet. None: no service has started yet."""
@@ -26,6 +26,12 @@ class Installations(SqlSession):
             await self._put_rows("keep_installation", [(self.codec.encode_id(candidate),)])
             found = await self._query("installation")  # another service may have been first
         return self.codec.decode_id(found[0][0]) if found else None
+
+    async def installation_secret(self, installation_id: UUID, candidate: str) -> str:
+        """The secret of the installation; `candidate` if there is none yet, as that of `installation_id` if
+        no service has started yet. The ids of ticks derive from it: it is shown nowhere."""
+        found = await self._change("installation_secret", self.codec.encode_id(installation_id), candidate)
+        return str(found[0][0])
 
 
 class Duties(SqlSession):
@@ -48,7 +54,7 @@ class ForeignBroker(Exception):
 
 async def claim_namespace(
     store: Installations,
-    declare: Callable[[Topology], Awaitable[None]],
+    claim: Callable[[Exchange], Awaitable[None]],
     *,
     candidate: UUID,
     refused: type[Exception],
@@ -56,16 +62,21 @@ async def claim_namespace(
 ) -> None:
     """Claim the broker's namespace for the store, or check that it belongs to the store.
 
-    `candidate` becomes the id of a store that has none. `declare` raises `refused` if the exchange exists
-    with another id. Raises ForeignBroker.
+    `candidate` becomes the id of a store that has none. `claim` raises `refused` if the exchange exists with
+    another id, or may not be made. Services of the previous version know its earlier form alone, which comes
+    first: a user who may not write to an alternate with a bare id makes the other one. Raises ForeignBroker.
     """
     installation_id = await store.installation(candidate) or candidate
-    try:
-        await declare(Topology((installation_exchange(installation_id),), ()))
-    except refused as error:
-        if (other := other_installation(str(error), installation_id)) is None:
-            raise
-        raise ForeignBroker(describe_foreign_broker(namespace, other, installation_id)) from error
+    earlier, refusals = earlier_installation_exchange(installation_id), list[Exception]()
+    for exchange in (earlier, installation_exchange(installation_id), earlier):  # another may be first
+        try:
+            return await claim(exchange)
+        except refused as error:
+            refusals.append(error)
+    for refusal in refusals:
+        if (other := other_installation(str(refusal), installation_id)) is not None:
+            raise ForeignBroker(describe_foreign_broker(namespace, other, installation_id)) from refusal
+    raise refusals[1]
 
 
 def other_installation(refusal: str, installation_id: UUID) -> str | None:

@@ -133,6 +133,7 @@ def _for_sqlite(text: str) -> str:
 _SQLITE_WORDS = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"\((\$\d+)::\w+\[\]\)\[1\]", r"\1"),  # what the rows of a batch share
         (r"= ANY ?\((\$\d+)::\w+\[\]\)", r"IN (SELECT value FROM json_each(\1))"),
         (r"::(?:double precision|\w+)(?:\[\])?", ""),
         (r"/\* (INDEXED BY \w+) \*/", r"\1"),

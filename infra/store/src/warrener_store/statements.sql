@@ -12,6 +12,13 @@ INSERT INTO warrener_installation (one, installation_id)
 SELECT 1, batch.installation_id FROM {batch installation_id uuid} AS batch WHERE true
 ON CONFLICT (one) DO NOTHING
 
+-- name: installation_secret
+-- The secret of the installation, which is stored if there is none: the first one counts.
+INSERT INTO warrener_installation AS held (one, installation_id, secret)
+VALUES (1, $1, $2)
+ON CONFLICT (one) DO UPDATE SET secret = coalesce(held.secret, excluded.secret)
+RETURNING secret
+
 -- name: claim_duty
 -- Claim a duty, or extend the caller's own claim; no row if another claim is in force.
 INSERT INTO warrener_duties AS held (duty, holder, until)

@@ -10,10 +10,18 @@ from warrener_runtime.bus.port import (
     Subscription,
     TopologyMismatch,
 )
-from warrener_runtime.bus.types import Delivery, OutgoingMessage, PublishResult, QueueStats, TopologySpec
+from warrener_runtime.bus.types import (
+    DeclareMode,
+    Delivery,
+    OutgoingMessage,
+    PublishResult,
+    QueueStats,
+    TopologySpec,
+)
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
+    from warrener_runtime.keys import MessageSigner
     from warrener_runtime.telemetry.metrics import Metrics
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "BusCredentialsRefused",
     "BusError",
     "BusUnreachable",
+    "DeclareMode",
     "Delivery",
     "OutgoingMessage",
     "PublishResult",
@@ -40,12 +49,17 @@ def open_bus(
     connect_timeout: float | None = None,
     connections: int = 3,
     metrics: "Metrics | None" = None,
+    signer: "MessageSigner | None" = None,
+    declare: DeclareMode = "if-missing",
+    user_id: str | None = None,
 ) -> Bus:
     """Make a bus on the RabbitMQ at `url`; operators see its connections by `name`. `start()` connects it.
 
     `namespace` is the first word of all our names on the broker; code does not see it. Raises ValueError for
     a malformed namespace. `connect_timeout`: seconds after which `start()` gives up; None: never.
-    `connections`: 1 to 3, see RabbitBus.
+    `connections`: 1 to 3, see RabbitBus. `signer` signs what is published to its exchange. `declare`: "never"
+    for a bus that makes exclusive queues alone. `user_id`: the
+    broker's user that messages name.
     """
     # Simulations and pure code need the port alone and do not load a client of RabbitMQ.
     from warrener_runtime.bus.rabbitmq.bus import RabbitBus  # noqa: PLC0415
@@ -57,4 +71,7 @@ def open_bus(
         connect_timeout=connect_timeout,
         connections=connections,
         metrics=metrics,
+        signer=signer,
+        declare=declare,
+        user_id=user_id,
     )

@@ -81,9 +81,16 @@ class Bus(Protocol):
     async def close(self) -> None:
         """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
 
-    async def declare(self, topology: types.TopologySpec) -> None:
-        """Declare these, and again after each reconnect. Raises TopologyMismatch if something else
-        exists under such a name."""
+    async def declare(self, topology: types.TopologySpec, *, verify: bool = False) -> None:
+        """Look for these and declare the missing ones, now and after each reconnect; exclusive queues always.
+
+        `verify`: declares and binds the existing ones again, as far as that is permitted. Raises
+        TopologyMismatch if something else exists under such a name, which `verify` alone is sure to notice;
+        DeclarationForbidden for a missing piece that may not be declared."""
+
+    async def claim(self, exchange: types.ExchangeSpec) -> None:
+        """Declare an exchange that must have these properties, now and if it is missing after a reconnect.
+        Raises TopologyMismatch."""
 
     async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         """Declare and bind a queue; now, and not again after a reconnect, for bindings to exchanges of
@@ -134,6 +141,13 @@ class TopologyMismatch(BusError):
 
 
 class DeclarationForbidden(TopologyMismatch):
-    """This user has no permission to declare an exchange or queue."""
+    """An exchange or queue is missing, and this user has no permission to declare it, or a binding.
+
+    `rights`: those that the refused step needs, such as "configure and read".
+    """
 
     outage = True
+
+    def __init__(self, text: str, rights: str = "configure") -> None:
+        super().__init__(text)
+        self.rights = rights

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 
 class OutgoingMessage(Protocol):
@@ -120,6 +120,10 @@ class NamedMessage(NamedTuple):
     mandatory: bool
 
 
+DeclareMode = Literal["if-missing", "never"]
+"""Which missing exchanges and queues a bus declares; those of its own, which are exclusive, always."""
+
+
 class PublishResult(StrEnum):
     """The result of publishing one message."""
 
@@ -142,7 +146,8 @@ class QueueStats(NamedTuple):
 class Delivery(NamedTuple):
     """A received message. `epoch` identifies its channel, as a tag is valid on its channel alone.
 
-    `readable`: False if a property or a header has no value, such as a time after the year 9999.
+    `readable`: False if a property or a header has no value, such as a time after the year 9999. `user_id`:
+    the broker's user that published it, which the broker has checked; None if the publisher does not say.
     """
 
     body: bytes
@@ -156,6 +161,7 @@ class Delivery(NamedTuple):
     type: str | None = None
     headers: Mapping[str, object] = _NO_HEADERS
     readable: bool = True
+    user_id: str | None = None
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Declarations that a broker may refuse: at the start of a service they wait for the permission."""
+"""Declarations that a broker or a setting may refuse: at its start a service waits for what is missing."""
 
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -14,7 +14,8 @@ _INTERVAL = 5.0  # seconds
 
 
 async def declare_when_permitted(name: str, declare: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Call `declare` until its user has the permission. Meanwhile the log and readiness name the piece."""
+    """Call `declare` until its user has the permission, or someone else has declared what is missing.
+    Meanwhile the log and readiness name the piece."""
     streak, registry, refusals = FailureStreak(_log, part=name), current_health_registry.get(), list[str]()
 
     async def check() -> None:
@@ -29,21 +30,21 @@ async def declare_when_permitted(name: str, declare: Callable[[], Awaitable[None
                 await declare()
             except DeclarationForbidden as error:
                 refusals.append(str(error))
-                text = "The broker refuses the permission to declare; the start waits for it."
+                text = "A piece of the topology is missing and may not be declared; the start waits for it."
                 streak.failed(error, text, clock.monotonic(), action="topology.forbidden")
                 await clock.sleep(_INTERVAL)
             else:
-                text = "The broker permits to declare; the start goes on."
+                text = "Nothing of the topology is missing any more; the start goes on."
                 return streak.recovered(text, clock.monotonic(), action="topology.permitted")
     finally:
         if registry:
             registry.unregister(name)
 
 
-async def declare_pieces(bus: Bus, topology: TopologySpec) -> dict[str, str]:
+async def declare_pieces(bus: Bus, topology: TopologySpec, *, verify: bool = False) -> dict[str, str]:
     """Declare everything, piece by piece if one is refused; return the refused ones with their errors."""
     try:
-        await bus.declare(topology)
+        await bus.declare(topology, verify=verify)
     except TopologyMismatch:
         pass
     else:
@@ -51,7 +52,7 @@ async def declare_pieces(bus: Bus, topology: TopologySpec) -> dict[str, str]:
     refused: dict[str, str] = {}
     for name, piece in _pieces(topology):
         try:
-            await bus.declare(piece)
+            await bus.declare(piece, verify=verify)
         except TopologyMismatch as error:
             refused[name] = str(error)
     return refused

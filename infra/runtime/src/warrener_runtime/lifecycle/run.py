@@ -25,6 +25,7 @@ from warrener_runtime.health import (
     Readiness,
     current_health_registry,
 )
+from warrener_runtime.keys import load_signer
 from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.components import Component, Group, Resource
 from warrener_runtime.lifecycle.declaring import declare_when_permitted
@@ -95,13 +96,17 @@ def on_broker_and_database(
     assemble: Callable[[Bus, Clock, Entropy], Component],
     *,
     database_name: str = "store",
+    signs: str | None = None,
     claim: Callable[..., Awaitable[None]] | None = None,
     first: Sequence[Component] = (),
     connections: int = 3,
+    names_user: bool = False,
 ) -> Service:
     """Put the service that `assemble` returns on RabbitMQ and its database, which start before it.
 
-    `claim` is `claim_namespace` of a store. `first` starts before all else. `connections`: see RabbitBus.
+    `claim` is `claim_namespace` of a store. `signs`: the exchange whose messages it signs,
+    if it has a key. `first` starts before all else. `connections`: see RabbitBus.
+    `names_user`: True if all messages name the broker's user as their sender.
     """
     clock, entropy = DatabaseClock(database.time), SystemEntropy()
     bus = open_bus(
@@ -110,13 +115,16 @@ def on_broker_and_database(
         namespace=settings.namespace,
         connections=connections,
         metrics=telemetry.metrics,
+        signer=None if signs is None else load_signer(settings.signing_key_file, signs),
+        declare=settings.declare,
+        user_id=settings.sender if names_user else None,
     )
 
     installation: list[Component] = []
     if claim is not None:
         claimed = partial(
             claim,
-            bus.declare,
+            bus.claim,
             candidate=entropy.new_id(),
             refused=TopologyMismatch,
             namespace=settings.namespace,

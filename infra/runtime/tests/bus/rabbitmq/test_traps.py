@@ -377,7 +377,7 @@ async def test_17_an_exclusive_queue_has_a_fresh_name_on_the_next_connection(
     assert declared.broker_name("own") == "own"
     await declared.ensure_queue(client, "own", look=True)  # the broker still holds the other connection's
     assert declared.broker_name("own") != "own"
-    assert not await client.missing((), [declared.broker_name("own")])
+    assert not (await client.missing((), [declared.broker_name("own")])).queues
 
 
 async def test_an_exclusive_queue_is_one_though_two_declare_it_after_a_reconnect(

@@ -16,12 +16,15 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AgentStore(SqlSession):
-    """Agents and job types. An older announcement never replaces a newer one."""
+    """Agents and job types."""
 
-    async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
-        """Insert or replace by name."""
-        newest = latest_by_key(job_types, lambda row: row.name, lambda row: row.announced_at)
-        await self._put(JOB_TYPES, "put_job_types", newest.values())
+    async def put_job_types(self, job_types: Sequence[JobTypeRow], alive_since: datetime = _LONG_AGO) -> None:
+        """Insert or replace the job types of one announcement by name, where one is not that of another
+        broker user with an agent that was seen at `alive_since` or later. Of one user, the agent that started
+        last counts."""
+        alive, rows = self.codec.encode_moment(alive_since), {row.name: row for row in job_types}
+        encoded = [(*JOB_TYPES.to_row(row, self.codec), alive) for row in rows.values()]
+        await self._put_rows("put_job_types", encoded)
 
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
         """The job types of these names, or all."""
@@ -29,10 +32,13 @@ class AgentStore(SqlSession):
         rows = await self._rows(JOB_TYPES, "job_types", requested)
         return {row.name: row for row in rows}
 
-    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
-        """Insert or update by agent id."""
+    async def put_agents(self, agents: Sequence[AgentRow], alive_since: datetime = _LONG_AGO) -> None:
+        """Insert or update by agent id. An older heartbeat never replaces a newer one, nor one of another
+        broker user that of an agent that was seen at `alive_since` or later and has not ended."""
         newest = latest_by_key(agents, lambda row: row.agent_id, lambda row: row.last_seen_at)
-        await self._put(AGENTS, "put_agents", newest.values())
+        alive = self.codec.encode_moment(alive_since)
+        rows = [(*AGENTS.to_row(row, self.codec), alive) for row in newest.values()]
+        await self._put_rows("put_agents", rows)
 
     async def agents(self, since: datetime | None = None) -> list[AgentRow]:
         """Agents that were seen at `since` or later (None: all that are stored), the last seen first."""

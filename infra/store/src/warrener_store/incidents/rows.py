@@ -24,6 +24,9 @@ REFUSING_QUEUE = "queue.refusing"
 """The kind of the incident that a dispatch queue refuses messages, so that its jobs wait in the store. Its
 sample has the moment `since`."""
 
+JOB_TYPE_CONFLICT = "job_type.conflict"
+"""The kind of the incident that an agent's declaration of a job type does not count: another agent's does."""
+
 TOPOLOGY_REFUSED = "topology.refused"
 """The kind of the incident that the broker refuses a piece of the topology to a service. It is raised again
 every minute while that lasts."""

@@ -30,7 +30,7 @@ def encode_columns(
 
 @cache
 def _fields(names: tuple[str, ...]) -> Callable[[JobRow], tuple[Any, ...]]:
-    return attrgetter(*names)
+    return attrgetter(*("stored_key" if name == "idempotency_key" else name for name in names))
 
 
 def _column(name: str, values: Values, codec: mapping.ColumnCodec) -> list[Any]:
@@ -147,12 +147,12 @@ _NUMBER = attrgetter("job_id.int")  # locking in one order prevents deadlocks
 def successes_to_arrays(successes: Iterable[Success]) -> list[list[Any]]:
     """The parameters of PostgreSQL's `succeed_jobs`: all columns but the ids as short as they may be."""
     ordered = sorted(successes, key=_NUMBER)
-    ids, attempts, agents, results, *moments = zip(*ordered, strict=True)
+    ids, attempts, agents, results, *others = zip(*ordered, strict=True)
     columns = [
         list(attempts),
         [mapping.encode_text(agent) for agent in agents],
         [mapping.encode_document(result) for result in results],
-        *map(list, moments),
+        *map(list, others),
     ]
     return [list(ids), *map(compact_repeats, columns)]
 

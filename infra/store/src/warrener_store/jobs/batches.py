@@ -6,6 +6,7 @@ from operator import attrgetter
 from uuid import UUID
 
 from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.encoding import escape
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.rows import AttemptRow, Inserted, JobRow, Save
 from warrener_store.jobs.rules import is_inlined_in_job
@@ -13,7 +14,7 @@ from warrener_store.jobs.rules import is_inlined_in_job
 
 @dataclass(slots=True)
 class ExistingJobs:
-    """The jobs that the store holds, by id and by idempotency key."""
+    """The jobs that the store holds, by id and by idempotency key in its scope."""
 
     by_id: dict[UUID, JobRow] = field(default_factory=dict[UUID, JobRow])
     by_key: dict[str, JobRow] = field(default_factory=dict[str, JobRow])
@@ -29,14 +30,14 @@ class ExistingJobs:
     def add(self, row: JobRow) -> None:
         """Index one more job."""
         self.by_id[row.job_id] = row
-        if row.idempotency_key is not None:
-            self.by_key[row.idempotency_key] = row
+        if (key := row.stored_key) is not None:
+            self.by_key[key] = row
 
     def find_match(self, row: JobRow) -> JobRow | None:
         """The job that this row repeats: by its id, else by its key."""
         held = self.by_id.get(row.job_id)
-        if held is None and row.idempotency_key is not None:
-            held = self.by_key.get(row.idempotency_key)
+        if held is None and (key := row.stored_key) is not None:
+            held = self.by_key.get(key)
         return held
 
 
@@ -51,20 +52,36 @@ def resolve_in_order(rows: Sequence[JobRow], known: ExistingJobs) -> list[Insert
     return answers
 
 
-def unique_rows(rows: Sequence[JobRow]) -> list[JobRow]:
-    """One row of each id, the first; in the order of ids where no key stands twice.
+def stored_keys(rows: Iterable[JobRow]) -> list[str]:
+    """The keys under which the store may hold jobs that these repeat: also those that an earlier version has
+    stored without a scope."""
+    keyed = [row for row in rows if row.idempotency_key is not None]
+    return [*(row.stored_key or "" for row in keyed), *bare_keys(keyed)]
 
-    One order for all batches prevents deadlocks between those that overlap. If a key stands twice, the order
-    of the batch decides which row is inserted, and the database breaks the rare deadlock.
+
+def bare_keys(rows: Iterable[JobRow]) -> list[str]:
+    """The keys of these as an earlier version has stored them."""
+    return list({escape(row.idempotency_key) for row in rows if row.idempotency_key is not None})
+
+
+def unique_rows(rows: Sequence[JobRow]) -> list[JobRow]:
+    """The rows that are the first of their id and of their key, in the order of ids: one order for all
+    batches prevents deadlocks between those that overlap.
+
+    A row that is left out repeats another, or is inserted in the next round: the other may have been kept
+    out.
     """
     # By the number in the id: UUIDs compare and hash by it, without methods in Python.
-    by_id: dict[int, JobRow] = {}
+    first: dict[int, JobRow] = {}
+    ids, keys = set[int](), set[str]()
     for row in rows:
-        by_id.setdefault(row.job_id.int, row)
-    keys = [row.idempotency_key for row in by_id.values() if row.idempotency_key is not None]
-    if len(set(keys)) < len(keys):
-        return list(by_id.values())
-    return [by_id[number] for number in sorted(by_id)]
+        number, key = row.job_id.int, row.stored_key
+        if number not in ids and (key is None or key not in keys):
+            first[number] = row
+        ids.add(number)
+        if key is not None:
+            keys.add(key)
+    return [first[number] for number in sorted(first)]
 
 
 def match_existing(

@@ -11,7 +11,14 @@ from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_store import mapping
 from warrener_store.encoding import ESCAPE, decode, unescape
-from warrener_store.jobs.rows import REQUEST_FIELDS, STATE_FIELDS, AttemptRow, JobRow, row_from_fields
+from warrener_store.jobs.rows import (
+    KEY_SCOPE,
+    REQUEST_FIELDS,
+    STATE_FIELDS,
+    AttemptRow,
+    JobRow,
+    row_from_fields,
+)
 from warrener_store.jobs.views import (
     END_REASON,
     CancelledTree,
@@ -25,7 +32,7 @@ from warrener_store.jobs.views import (
 JOB_COLUMNS = (*REQUEST_FIELDS, *STATE_FIELDS)
 """The columns of a JobRow, in the order of `job_from_row` and `jobs_to_columns`."""
 JOB = mapping.qualify("job", JOB_COLUMNS)
-TEXTS = mapping.fields_of_type(JobRow, str)
+TEXTS = tuple(name for name in mapping.fields_of_type(JobRow, str) if name != "idempotency_key")
 """The columns that hold texts; those of ids and moments follow. The others are converted one by one."""
 IDS = mapping.fields_of_type(JobRow, UUID)
 MOMENTS = mapping.fields_of_type(JobRow, datetime)
@@ -51,6 +58,8 @@ def job_from_row(values: Sequence[Any], codec: mapping.ColumnCodec) -> JobRow:
         text = fields[name]
         if text is not None and ESCAPE in text:
             fields[name] = unescape(text)
+    if (key := fields["idempotency_key"]) is not None:
+        fields["idempotency_key"] = unescape(key.partition(KEY_SCOPE)[0])
     if codec is not mapping.POSTGRES_CODEC:
         for name in IDS:
             fields[name] = codec.decode_id(fields[name])
@@ -103,6 +112,8 @@ SUCCEEDED_COLUMNS = (
     "watchers",
     "gates",
     "member_of",
+    "source",
+    "request_id",
 )
 """The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
 WORDS = {
@@ -139,7 +150,9 @@ def succeeded_from_rows(
             () if watchers == "[]" else mapping.decode_texts(watchers),
             mapping.decode_text(values[8]),
             mapping.decode_text(values[9]),
-            codec.decode_moment(values[10]),
-            codec.decode_moment(values[11]),
+            unescape(values[10]),
+            mapping.decode_text(values[11]),
+            codec.decode_moment(values[12]),
+            codec.decode_moment(values[13]),
         )
     return jobs

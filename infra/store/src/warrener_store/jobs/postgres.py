@@ -10,7 +10,16 @@ from warrener_store.databases.session import Rows
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import escape
 from warrener_store.jobs.batch_columns import jobs_to_arrays, saves_to_arrays, successes_to_arrays
-from warrener_store.jobs.batches import attempts_of, dead_letters_of, group_saves, match_existing, unique_rows
+from warrener_store.jobs.batches import (
+    ExistingJobs,
+    attempts_of,
+    bare_keys,
+    dead_letters_of,
+    group_saves,
+    match_existing,
+    stored_keys,
+    unique_rows,
+)
 from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, job_from_row, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import MAX_HELD, MAX_WATCHERS
@@ -27,7 +36,7 @@ class PostgresJobs(JobStore):
     ) -> list[Inserted]:
         if without_keys:
             await self._change("release_keys", sorted(set(without_keys)))
-        answers: dict[int, Inserted] = {}
+        answers = await self._repeats_of_bare_keys(rows)
         while len(answers) < len(rows):
             # More than one round only if a row was kept out by another of its batch that was kept out too.
             left = {place: row for place, row in enumerate(rows) if place not in answers}
@@ -48,10 +57,20 @@ class PostgresJobs(JobStore):
         count, ids = inserted[0]
         return {row.job_id for row in rows} if count == len(rows) else set(ids or ())
 
+    async def _repeats_of_bare_keys(self, rows: Sequence[JobRow]) -> dict[int, Inserted]:
+        """The answers for rows whose key an earlier version has stored without a scope: no unique index keeps
+        those out. Batches without keys cost nothing."""
+        keys = bare_keys(rows)
+        if not keys or not await self._query("jobs_by_id_or_key", [], keys):
+            return {}
+        known = ExistingJobs.of(await self._held(rows))
+        found = ((place, known.find_match(row)) for place, row in enumerate(rows))
+        return {place: Inserted(held, new=False) for place, held in found if held is not None}
+
     async def _held(self, rows: Iterable[JobRow]) -> list[JobRow]:
         requested = list(rows)
-        keys = [escape(row.idempotency_key) for row in requested if row.idempotency_key is not None]
-        return self._jobs(await self._query("jobs_by_id_or_key", [row.job_id for row in requested], keys))
+        ids = [row.job_id for row in requested]
+        return self._jobs(await self._query("jobs_by_id_or_key", ids, stored_keys(requested)))
 
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
         batch = group_saves(saves)

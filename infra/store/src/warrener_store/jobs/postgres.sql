@@ -119,18 +119,18 @@ WITH changed AS (
     wake_at = NULL,
     lease_until = NULL,
     deadline_wake_at = NULL,
-    finished_at = $7::timestamptz,
-    updated_at = $7::timestamptz,
+    finished_at = $8::timestamptz,
+    updated_at = $8::timestamptz,
     result = CASE cardinality($4::text[]) WHEN 1 THEN ($4::text[])[1] ELSE batch.result END,
     run_started_at = coalesce(batch.started_at, ($5::timestamptz[])[1]),
     run_finished_at = coalesce(batch.finished_at, ($6::timestamptz[])[1])
   FROM unnest(
-    $1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[]
+    $1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::text[]
   ) AS batch (
-    job_id, attempt, agent_id, result, started_at, finished_at
+    job_id, attempt, agent_id, result, started_at, finished_at, job_type
   )
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, version, state AS left_state, attempt, ending, due_at, updated_at
+    SELECT ctid AS place, version, state AS left_state, attempt, ending, due_at, updated_at, job_type, agent_id
     FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
   ) AS found
   WHERE
@@ -139,6 +139,15 @@ WITH changed AS (
     AND found.attempt = coalesce(batch.attempt, ($2::integer[])[1])
     AND found.left_state IN ({in_flight})
     AND found.ending IS NULL
+    AND (
+      cardinality($7::text[]) = 0 OR (
+        found.job_type = coalesce(batch.job_type, ($7::text[])[1])
+        AND (
+          found.left_state <> 'running' OR found.agent_id IS NULL
+          OR found.agent_id = coalesce(batch.agent_id, ($3::text[])[1])
+        )
+      )
+    )
   RETURNING
     {succeeded},
     CASE WHEN job.traceparent IS NOT NULL AND found.left_state <> 'running' THEN found.updated_at END AS waited_since,

@@ -3,12 +3,15 @@
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from uuid import UUID
 
 from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.state_machine import JobState
+from warrener_store.encoding import escape
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as frozen_dataclass
@@ -23,6 +26,20 @@ else:
         fields takes three times as long to make."""
         assert frozen
         return dataclass(**options)
+
+
+KEY_SCOPE = "\x1a:"
+"""Stands between a stored idempotency key and its scope, and in no escaped text: a key without it was stored
+by an earlier version, which knew no scopes."""
+SCOPE_DIGITS = 24
+
+
+@lru_cache(maxsize=4096)
+def _key_scope(source: str, job_type: str) -> str:
+    """Digest who uses a key, and for which jobs; of one length, so that an index finds all scopes of a
+    key."""
+    text = f"{job_type}\n{source}".encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=SCOPE_DIGITS // 2).hexdigest()
 
 
 @frozen_dataclass(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`evolve`)
@@ -49,6 +66,7 @@ class JobRow:
     accepted_at: datetime
     deadline_at: datetime | None = None
     request_hash: str = ""  # the same id with another content is a conflict
+    request_id: str | None = None  # the id of its request, unless that is the job's
     member_of: str | None = None  # `size/call_id` of the map of its parent that it is a job of
     gates: str | None = None  # JSON of the gates that it needs a slot of (`gates/rows.py`)
 
@@ -81,6 +99,14 @@ class JobRow:
     updated_at: datetime
 
     @property
+    def stored_key(self) -> str | None:
+        """The idempotency key with its scope, as the unique column holds it: the keys of two sources, or of
+        two job types, are two."""
+        if self.idempotency_key is None:
+            return None
+        return f"{escape(self.idempotency_key)}{KEY_SCOPE}{_key_scope(self.source, self.job_type)}"
+
+    @property
     def is_held(self) -> bool:
         """True if a workflow has failed and waits for an operator: no turn begins, and nothing is undone."""
         return self.state is JobState.SUSPENDED and self.ending is None and self.ending_reason is not None
@@ -97,7 +123,7 @@ class JobRow:
         return max(self.attempt - self.settled_attempt, min(self.attempt, 1))
 
     def finished_data(self) -> "JobFinishedData":
-        """The data of `job.finished`. Raises ValueError if the job is not over."""
+        """The data of `job.finished` as replies have them. Raises ValueError if the job is not over."""
         if self.finished_at is None:
             raise ValueError(f"expected a job that is over, got {self.job_id} in state {self.state}")
         from warrener_contracts.events import JobFinishedData  # noqa: PLC0415 - readers of jobs need no events
@@ -113,6 +139,8 @@ class JobRow:
             requested_at=self.requested_at,
             finished_at=self.finished_at,
             reason=self.cancel_reason if self.state is JobState.CANCELLED else None,
+            request_id=self.request_id or str(self.job_id),
+            request_source=self.source,
         )
 
     def dispatched_data(self) -> "AttemptDispatchedData":

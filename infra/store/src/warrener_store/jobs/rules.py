@@ -20,6 +20,9 @@ WORDS = {
     "job_is_undo": f"substr(job.source, 1, {len(UNDO_SOURCE)}) = '{UNDO_SOURCE}'",
     "is_detached": f"substr(source, 1, {len(DETACHED_SOURCE)}) = '{DETACHED_SOURCE}'",
 }
+CANCEL_MARK = "job.unknown"
+"""Job type of the mark that the cancel of an unknown job leaves under its id. No agent can declare it,
+because `job` is a reserved first word."""
 MAX_WATCHERS = 8
 CHOSEN = ": by a rule, "
 """Behind it a verdict says what a retry rule has chosen."""

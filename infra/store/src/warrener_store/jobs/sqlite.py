@@ -17,12 +17,10 @@ from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import MAX_HELD, merge_watchers
 from warrener_store.jobs.store import JobStore
 from warrener_store.jobs.views import SucceededJob, Success
-from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_texts
+from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_text, encode_texts
 
 _text = SQLITE_CODEC.encode_moment
-_ID, _KEY, _TYPE, _QUEUE, _STATE = map(
-    JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "queue", "state")
-)
+_ID, _TYPE, _QUEUE, _STATE = map(JOB_COLUMNS.index, ("job_id", "job_type", "queue", "state"))
 
 
 class SqliteJobs(JobStore, TransactionalSession):
@@ -35,7 +33,7 @@ class SqliteJobs(JobStore, TransactionalSession):
             return []
         requested = list(zip(*jobs_to_columns(rows, SQLITE_CODEC), strict=True))
         ids = encode([values[_ID] for values in requested])
-        keys = encode([values[_KEY] for values in requested if values[_KEY] is not None])
+        keys = encode(batches.stored_keys(rows))
         async with self._writing() as transaction:
             if without_keys:
                 await transaction.run("release_keys", [(self._ids(without_keys),)])
@@ -75,7 +73,9 @@ class SqliteJobs(JobStore, TransactionalSession):
         by_job = {success.job_id: success for success in successes}
         if not by_job:
             return {}
-        requested = encode([(str(success.job_id), success.attempt) for success in successes])
+        requested = encode(
+            [(str(one.job_id), one.attempt, one.job_type, encode_text(one.agent_id)) for one in successes]
+        )
         async with self._writing() as transaction:
             found = await transaction.query("succeedable_jobs", requested)
             jobs = succeeded_from_rows(found, by_job, now, SQLITE_CODEC)

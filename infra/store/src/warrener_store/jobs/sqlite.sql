@@ -65,7 +65,14 @@ SELECT
   job.state
 FROM json_each(?1) AS batch
 JOIN warrener_jobs AS job ON job.job_id = batch.value ->> 0
-WHERE job.attempt = batch.value ->> 1 AND +job.state IN ({in_flight}) AND job.ending IS NULL
+WHERE
+  job.attempt = batch.value ->> 1 AND +job.state IN ({in_flight}) AND job.ending IS NULL
+  AND (
+    batch.value ->> 2 IS NULL OR (
+      job.job_type = batch.value ->> 2
+      AND (job.state <> 'running' OR job.agent_id IS NULL OR job.agent_id = batch.value ->> 3)
+    )
+  )
 
 -- name: succeed_job
 -- End a job by the success of its current attempt. Run in the transaction that has found it in flight.

@@ -189,6 +189,23 @@ SELECT job_id FROM warrener_jobs WHERE job_id >= $1 AND job_id <= $2 ORDER BY jo
 -- The ids that end with these eight characters, by warrener_jobs_end.
 SELECT job_id FROM warrener_jobs WHERE substr(CAST(job_id AS text), 29) = $1 LIMIT $2
 
+-- name: job_ids_by_key
+-- The ids of the jobs that have a key in any scope. Digits behind equal texts are in one order by every collation; one
+-- that takes other texts for equal finds too many.
+SELECT job_id FROM warrener_jobs WHERE idempotency_key >= $1 AND idempotency_key <= $2 LIMIT $3
+
+-- name: count_cancel_marks
+-- The marks of cancels by source, of the newest of them.
+SELECT newest.source, count(*)
+FROM (
+  SELECT mark.source
+  FROM warrener_jobs AS mark
+  WHERE mark.state = 'cancelled' AND mark.job_type = $1
+  ORDER BY mark.accepted_at DESC
+  LIMIT $2
+) AS newest
+GROUP BY newest.source
+
 -- name: running_owners
 -- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one agent_id
 -- to the next, so it costs by agents: each step reads the first entry behind the agent before it. ORDER BY and LIMIT,

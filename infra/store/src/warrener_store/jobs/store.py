@@ -14,12 +14,22 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows, SqlSession
-from warrener_store.encoding import unescape
+from warrener_store.encoding import escape, unescape
 from warrener_store.jobs import columns, views
 from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
 from warrener_store.jobs.job_search import MIN_LENGTH, id_part, is_named
 from warrener_store.jobs.list_query import JobPosition, job_list_query, position_of
-from warrener_store.jobs.rows import AttemptRow, Inserted, JobFilter, JobRow, Save, StateCount
+from warrener_store.jobs.rows import (
+    KEY_SCOPE,
+    SCOPE_DIGITS,
+    AttemptRow,
+    Inserted,
+    JobFilter,
+    JobRow,
+    Save,
+    StateCount,
+)
+from warrener_store.jobs.rules import CANCEL_MARK
 from warrener_store.mapping import RowMapper, encode_text
 
 _STATE_COUNTS = RowMapper(StateCount)
@@ -66,6 +76,9 @@ class JobLists(SqlSession):
                 *await self._query("job_ids_by_end", part[-MIN_LENGTH:], _MAX_ALIKE),
             ]
             job_ids |= {self.codec.decode_id(job_id) for (job_id,) in alike}
+        first, last = (f"{escape(text)}{KEY_SCOPE}{digit * SCOPE_DIGITS}" for digit in "0f")
+        keyed = await self._query("job_ids_by_key", first, last, _MAX_ALIKE)
+        job_ids |= {self.codec.decode_id(job_id) for (job_id,) in keyed}
         found = await self._query("jobs_by_id_or_key", self._ids(job_ids), self._names([text]))
         named = [row for row in self._jobs(found) if is_named(row, text)]
         return sorted(named, key=lambda row: (row.accepted_at, row.job_id), reverse=True)[:limit]
@@ -103,7 +116,8 @@ class JobWriter(SqlSession):
     async def insert_jobs(
         self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
     ) -> list[Inserted]:
-        """Insert the jobs that are new by id and by idempotency key; one answer for each row, in order.
+        """Insert the jobs that are new by id and by idempotency key (of their source and job type); one
+        answer for each row, in order.
 
         Two rows of one batch may be the same job: the first is inserted. Those of `without_keys` that are
         over lose their idempotency keys first.
@@ -265,6 +279,12 @@ class CancelledTrees(SqlSession):
     The writer of a child job reads its parent's mark afterwards, and the writer of a mark reads the children
     afterwards: whichever is first, one of the two sees the other.
     """
+
+    async def count_cancel_marks(self, limit: int) -> dict[str, int]:
+        """The number of marks of each source, of the newest `limit`: rows that cancels of unknown jobs
+        left."""
+        found = await self._query("count_cancel_marks", CANCEL_MARK, limit)
+        return {unescape(source): marks for source, marks in found}
 
     async def mark_cancelled(self, trees: Sequence[views.CancelledTree]) -> list[views.ChildJob]:
         """Mark these, then return the first of their child jobs (`children_of`).

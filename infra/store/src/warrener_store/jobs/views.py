@@ -21,6 +21,8 @@ class Success(NamedTuple):
     result: Any
     started_at: datetime
     finished_at: datetime
+    job_type: str | None = None
+    """If it is given, the success counts only for a job of this type that no other agent runs."""
 
 
 class SucceededJob(NamedTuple):
@@ -43,6 +45,8 @@ class SucceededJob(NamedTuple):
     watchers: tuple[str, ...]
     gates: str | None = None
     member_of: str | None = None
+    source: str = ""
+    request_id: str | None = None
     waited_since: datetime | None = None
     was_due_at: datetime | None = None
 

@@ -4,11 +4,11 @@ shows.
 A row whose process crashed stays, and `times` counts the tries. A process that dies after it has handled a
 message, but before it deletes the row, leaves a row without meaning: `forget_stale` deletes it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
 from uuid import NAMESPACE_OID, uuid5
 
+from warrener_contracts.inbox import ReceivedMessage, arrival_address
 from warrener_contracts.messages import truncate_parked
 from warrener_store.parked.rows import TRIED_ALONE, ParkedFilter, ParkedMessage
 from warrener_store.parked.store import ParkedMessages
@@ -19,25 +19,6 @@ STALE_AFTER = timedelta(days=1)
 """Age from which a row is without meaning: a returned message is delivered again at once. Longer than
 services are stopped for, as a row that is deleted too early costs some more crashes."""
 _STALE_LIMIT = 100  # rows that one call of `forget_stale` deletes
-
-
-class Received(Protocol):
-    """A message as it was delivered."""
-
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def exchange(self) -> str: ...
-    @property
-    def routing_key(self) -> str: ...
-    @property
-    def content_type(self) -> str | None: ...
-    @property
-    def message_id(self) -> str | None: ...
-    @property
-    def type(self) -> str | None: ...
-    @property
-    def headers(self) -> Mapping[str, object]: ...
 
 
 class StoredTries:
@@ -53,18 +34,18 @@ class StoredTries:
         self._store: ParkedMessages = store
         self._now, self._on_parked = now, on_parked
 
-    async def tries(self, queue: str, deliveries: Sequence[Received]) -> list[tuple[int, int]]:
+    async def tries(self, queue: str, deliveries: Sequence[ReceivedMessage]) -> list[tuple[int, int]]:
         """The number of recorded tries of each: together with others, and alone."""
         names = [_name(queue, one) for one in deliveries]
         found = {one.parked_id: one.times for one in await self._rows(names)}
         return [(found.get(_TOGETHER + name, 0), found.get(_ALONE + name, 0)) for name in names]
 
-    async def begin(self, queue: str, deliveries: Sequence[Received]) -> None:
+    async def begin(self, queue: str, deliveries: Sequence[ReceivedMessage]) -> None:
         """Record one more try of these together; of one message, alone."""
         prefix, now = _ALONE if len(deliveries) == 1 else _TOGETHER, self._now()
         await self._store.park([_try_row(prefix, queue, one, now) for one in deliveries])
 
-    async def end(self, queue: str, deliveries: Sequence[Received]) -> None:
+    async def end(self, queue: str, deliveries: Sequence[ReceivedMessage]) -> None:
         """Delete all tries of these messages."""
         await self._store.forget_parked(await self._rows([_name(queue, one) for one in deliveries]))
 
@@ -76,7 +57,7 @@ class StoredTries:
         )
         await self._store.forget_parked(found)
 
-    async def park(self, queue: str, delivery: Received, reason: str, detail: str) -> None:
+    async def park(self, queue: str, delivery: ReceivedMessage, reason: str, detail: str) -> None:
         """Store the message as a parked one, and delete its tries."""
         rows = [_parked_row(queue, delivery, self._now(), reason, detail)]
         await self._store.park(rows)
@@ -88,11 +69,11 @@ class StoredTries:
         return await self._store.parked(ParkedFilter(ids=ids), len(ids)) if ids else []
 
 
-def _name(queue: str, delivery: Received) -> str:
+def _name(queue: str, delivery: ReceivedMessage) -> str:
     return f"{queue}:{delivery.message_id or uuid5(NAMESPACE_OID, delivery.body.hex())}"
 
 
-def _try_row(prefix: str, queue: str, delivery: Received, now: datetime) -> ParkedMessage:
+def _try_row(prefix: str, queue: str, delivery: ReceivedMessage, now: datetime) -> ParkedMessage:
     return ParkedMessage(
         parked_id=prefix + _name(queue, delivery),
         queue=queue,
@@ -104,8 +85,11 @@ def _try_row(prefix: str, queue: str, delivery: Received, now: datetime) -> Park
     )
 
 
-def _parked_row(queue: str, delivery: Received, now: datetime, reason: str, detail: str) -> ParkedMessage:
+def _parked_row(
+    queue: str, delivery: ReceivedMessage, now: datetime, reason: str, detail: str
+) -> ParkedMessage:
     body, detail = truncate_parked(delivery.body, detail)
+    exchange, key = arrival_address(delivery)
     return ParkedMessage(
         parked_id=_name(queue, delivery),
         queue=queue,
@@ -114,8 +98,8 @@ def _parked_row(queue: str, delivery: Received, now: datetime, reason: str, deta
         content_type=delivery.content_type,
         body=body,
         parked_at=now,
-        exchange=delivery.exchange or None,
-        routing_key=delivery.routing_key,
+        exchange=exchange or None,
+        routing_key=key,
         message_id=delivery.message_id,
         type=delivery.type,
         headers={

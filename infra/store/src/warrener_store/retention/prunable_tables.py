@@ -29,6 +29,7 @@ class PrunableTable:
     from_row: Callable[[Sequence[Any], ColumnCodec], OldRow]
     condition: str = "1 = 1"
     key_is_id: bool = False
+    locks: bool = True  # to lock a row takes the right to change it, which nobody has on the audit log
 
     def page(self) -> str:
         """The statement of `old_rows`: $1 before, $2 and $3 the position behind which it begins, $4 limit."""
@@ -42,7 +43,7 @@ class PrunableTable:
 
     def deletion(self, named: str, *, skip_locked: bool) -> str:
         """The statement of `delete_rows`: $1 before; `named` is the condition that the key is one of $2."""
-        lock = f" ORDER BY kept.{self.key} FOR UPDATE SKIP LOCKED" if skip_locked else ""
+        lock = f" ORDER BY kept.{self.key} FOR UPDATE SKIP LOCKED" if skip_locked and self.locks else ""
         return (
             f"DELETE FROM {self.table} WHERE {self.key} IN ("  # noqa: S608 - made of constants alone
             f"SELECT kept.{self.key} FROM {self.table} AS kept "
@@ -105,6 +106,7 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             AUDIT_RECORDS.columns,
             AUDIT_RECORDS.from_row,
             key_is_id=True,
+            locks=False,
         ),
     }
 )

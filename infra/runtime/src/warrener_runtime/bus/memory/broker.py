@@ -93,6 +93,20 @@ class MemoryBroker:
         for connection in self._connections:
             connection.on_queues_changed()
 
+    def missing(self, topology: types.TopologySpec) -> types.NamedTopology:
+        """Return the exchanges and queues that do not exist, and the queues that are exclusive, or bound to
+        such an exchange."""
+        exchanges = [one for one in topology.exchanges if one.name not in self._exchanges]
+        absent = {one.name for one in exchanges}
+        queues = [
+            one
+            for one in topology.queues
+            if one.exclusive
+            or one.name not in self._queues
+            or any(binding.exchange in absent for binding in one.bindings)
+        ]
+        return types.NamedTopology(exchanges, queues)
+
     def _declare_exchange(self, spec: types.ExchangeSpec) -> None:
         if spec.kind not in _KINDS:
             raise TopologyMismatch(
@@ -140,9 +154,9 @@ class MemoryBroker:
 
     # -- publishing ----------------------------------------------------------------------------------------
 
-    def publish(self, outgoing: types.OutgoingMessage) -> types.PublishResult:
-        """Route one message and return its result."""
-        message = to_stored_message(outgoing)
+    def publish(self, outgoing: types.OutgoingMessage, user_id: str | None = None) -> types.PublishResult:
+        """Route one message of this user and return its result."""
+        message = to_stored_message(outgoing, user_id)
         result = self._route(message, mandatory=outgoing.mandatory)
         if self._duplicates and result is types.PublishResult.CONFIRMED:
             self._duplicates -= 1

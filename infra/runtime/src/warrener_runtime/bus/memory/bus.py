@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from warrener_runtime.bus import types
 from warrener_runtime.bus.measured import PublishMetrics
 from warrener_runtime.bus.memory.broker import MemoryBroker, MemoryClient
 from warrener_runtime.bus.memory.queue import QueueConsumer, StoredMessage
-from warrener_runtime.bus.port import BusUnreachable, Subscription
+from warrener_runtime.bus.port import BusUnreachable, DeclarationForbidden, Subscription
 from warrener_runtime.bus.subscriptions import BufferedSubscription
 from warrener_runtime.clock import wait_at_most
 from warrener_runtime.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from warrener_runtime.keys import MessageSigner
 
 
 class MemorySubscription(BufferedSubscription):
@@ -126,14 +130,26 @@ def _delivery(message: StoredMessage, tag: int, epoch: int) -> types.Delivery:
         message_id=message.message_id,
         type=message.type,
         headers=headers,
+        user_id=message.user_id,
     )
 
 
 class MemoryBus:
     """A connection to a `MemoryBroker` that reconnects after every fault, as the one to RabbitMQ does."""
 
-    def __init__(self, broker: MemoryBroker, *, name: str = "memory", metrics: Metrics | None = None) -> None:
-        self._publish_metrics = PublishMetrics(metrics)
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        *,
+        name: str = "memory",
+        metrics: Metrics | None = None,
+        signer: "MessageSigner | None" = None,
+        declare: types.DeclareMode = "if-missing",
+        user_id: str | None = None,
+    ) -> None:
+        """`user_id`: the user that all messages name; None: none."""
+        self._publish_metrics, self._signer, self._user_id = PublishMetrics(metrics), signer, user_id
+        self._may_declare = declare != "never"
         self._broker = broker
         self.name = name
         self._topologies: list[types.TopologySpec] = []
@@ -157,11 +173,14 @@ class MemoryBus:
             await subscription.stop()
         self._broker.disconnect(self)
 
-    async def declare(self, topology: types.TopologySpec) -> None:
+    async def declare(self, topology: types.TopologySpec, *, verify: bool = False) -> None:
         await self._up.wait()
-        self._broker.declare(topology, self)
+        self._declare(topology, verify=verify)
         if topology not in self._topologies:
             self._topologies.append(topology)
+
+    async def claim(self, exchange: types.ExchangeSpec) -> None:
+        await self.declare(types.NamedTopology((exchange,), ()), verify=True)
 
     async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         await self._up.wait()
@@ -174,6 +193,8 @@ class MemoryBus:
     async def publish(
         self, messages: Sequence[types.OutgoingMessage], *, timeout: float = 10.0
     ) -> list[types.PublishResult]:
+        if self._signer is not None:
+            messages = self._signer.sign(messages)
         return await self._publish_metrics.measure(messages, self._publish(messages, timeout))
 
     async def _publish(
@@ -185,7 +206,7 @@ class MemoryBus:
         await asyncio.sleep(0)  # a message travels: the connection may break before it arrives, or ...
         if losses != self._losses:
             return [types.PublishResult.UNKNOWN] * len(messages)
-        results = [self._broker.publish(message) for message in messages]
+        results = [self._broker.publish(message, self._user_id) for message in messages]
         await asyncio.sleep(0)  # ... before its confirm does
         return results if losses == self._losses else [types.PublishResult.UNKNOWN] * len(messages)
 
@@ -212,7 +233,7 @@ class MemoryBus:
     def on_connected(self) -> None:
         """Declare and consume again."""
         for topology in self._topologies:
-            self._broker.declare(topology, self)
+            self._declare(topology)
         self._up.set()
         self.on_queues_changed()
 
@@ -248,8 +269,17 @@ class MemoryBus:
             if any(not self._broker.has_queue(queue.name) for queue in topology.queues)
         ]
         for topology in missing:
-            self._broker.declare(topology, self)
+            self._declare(topology)
         return bool(missing)
+
+    def _declare(self, topology: types.TopologySpec, *, verify: bool = False) -> None:
+        """Declare what is missing and, with `verify`, the rest too. Raises TopologyMismatch."""
+        missing = self._broker.missing(topology)
+        shared = [exchange.name for exchange in missing.exchanges]
+        shared += [queue.name for queue in missing.queues if not queue.exclusive]
+        if shared and not self._may_declare:
+            raise DeclarationForbidden(f"expected {shared[0]} on the broker, got none; declare it")
+        self._broker.declare(topology if verify and self._may_declare else missing, self)
 
     async def _connected_within(self, timeout: float) -> bool:
         """True if there is a connection, or one comes in time by the broker's clock."""

@@ -25,9 +25,10 @@ class StoredMessage:
     position: int = 0  # its place in the queue; unchanged when it is requeued
     returned: int = 0  # how often it was requeued, for the delivery limit
     expires_at: float | None = None
+    user_id: str | None = None
 
 
-def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
+def to_stored_message(outgoing: OutgoingMessage, user_id: str | None = None) -> StoredMessage:
     """Convert a published message."""
     return StoredMessage(
         body=outgoing.body,
@@ -38,6 +39,7 @@ def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
         type=outgoing.type,
         headers=dict(outgoing.headers),
         persistent=outgoing.persistent,
+        user_id=user_id,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from warrener_runtime.bus import types
@@ -16,10 +16,13 @@ from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.bus.rabbitmq.ping import Pinger
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
-from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, TopologyMender, bind, declare_shared
+from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, TopologyMender, bind
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry, describe_refusal
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from warrener_runtime.keys import MessageSigner
 
 _ANSWER_WITHIN = 5.0  # seconds
 _HEALTH = "broker access"  # beside the ping, which is "broker"
@@ -47,8 +50,13 @@ class RabbitBus:
         connect_timeout: float | None = None,
         connections: int = 3,
         metrics: Metrics | None = None,
+        signer: "MessageSigner | None" = None,
+        declare: types.DeclareMode = "if-missing",
+        user_id: str | None = None,
     ) -> None:
-        self._declared = DeclaredTopology()
+        """`user_id`: the user of this connection that all messages name; None: none."""
+        self._declared = DeclaredTopology(may_declare=declare != "never")
+        self._unchecked: set[str] = set()  # queues that existed, and are bound again when they are consumed
         self._connect_timeout = connect_timeout
         parts = urlsplit(url)  # credentials and parameters are left out
         self._address = broker_address = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -67,13 +75,15 @@ class RabbitBus:
         self._listen_started = connections < 3
         self._listen_starting = asyncio.Lock()
         self._mender = TopologyMender(self._consume_connection, self._declared)
-        self._publisher = RabbitPublisher(self._publish_connection, partial(self._note_refusal, "write"))
+        self._publisher = RabbitPublisher(
+            self._publish_connection, partial(self._note_refusal, "write"), user_id
+        )
         self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
         self._health_registry: HealthRegistry | None = None
         self._names = NameMapper(namespace)
         self._is_renamed = namespace != DEFAULT_NAMESPACE
-        self._publish_metrics = PublishMetrics(metrics)
+        self._publish_metrics, self._signer = PublishMetrics(metrics), signer
         self._closed = False
 
     async def start(self) -> None:
@@ -109,21 +119,31 @@ class RabbitBus:
         connections = {self._publish_connection, self._consume_connection, self._listen_connection}
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    async def declare(self, topology: types.TopologySpec) -> None:
-        """Declare these; what is missing after a reconnect is declared again. Raises TopologyMismatch.
+    async def declare(self, topology: types.TopologySpec, *, verify: bool = False) -> None:
+        """Declare what is missing, now and after a reconnect. Raises TopologyMismatch.
 
-        Queues that exist are bound within 5 s, or beside the work: see TopologyMender.
+        `verify`: compares what exists, and binds it within 5 s, or beside the work: see TopologyMender.
         """
         topology = self._names.topology(topology)
-        existing = await self._persist(self._consume_connection, partial(declare_shared, topology=topology))
+        declare = partial(self._declared.declare_shared, topology=topology)
+        existing = await self._persist(self._consume_connection, declare)
+        if verify:
+            compare = partial(self._declared.verify, topology=topology)
+            verify = await self._persist(self._consume_connection, compare)
         self._declared.keep(topology)
+        self._unchecked.update(existing)
         if exclusive := [queue for queue in topology.queues if queue.exclusive]:
             connection = await self._ensure_listening()
             await self._persist(connection, partial(self._declared.declare_exclusive, queues=exclusive))
-        for queue in existing:
+        for queue in existing if verify else ():
             self._mender.check_bindings(queue)
-        if existing:
+        if existing and verify:
             await self._mender.wait_done(_BOUND_WITHIN)
+
+    async def claim(self, exchange: types.ExchangeSpec) -> None:
+        named = types.NamedTopology((self._names.exchange(exchange),), ())
+        await self._persist(self._consume_connection, partial(self._declared.claim, topology=named))
+        self._declared.keep(named)
 
     async def bind(self, queue: types.QueueSpec) -> list[types.BindingSpec]:
         named = partial(bind, queue=self._names.queue(queue))
@@ -138,6 +158,8 @@ class RabbitBus:
     async def publish(
         self, messages: Sequence[types.OutgoingMessage], *, timeout: float = 10.0
     ) -> list[types.PublishResult]:
+        if self._signer is not None:
+            messages = self._signer.sign(messages)
         named = [self._names.message(one) for one in messages] if self._is_renamed else messages
         return await self._publish_metrics.measure(messages, self._publisher.publish(named, timeout))
 
@@ -159,6 +181,9 @@ class RabbitBus:
         )
         self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
         await subscription.wait_first_attempt()
+        if name in self._unchecked:  # an earlier version may have declared it
+            self._unchecked.discard(name)
+            self._mender.check_bindings(name)
         return subscription
 
     async def backlog(self, queue: str) -> types.QueueStats:
@@ -168,6 +193,8 @@ class RabbitBus:
                 client = await self._consume_connection.wait_connected()
                 return await client.backlog(self._declared.broker_name(queue))
         except (BrokerConnectionLost, RequestRefused, TimeoutError) as error:
+            # RabbitMQ 4.3 speaks of `configure`, and lets those look who may do anything with the queue.
+            self._note_refusal("write", str(error).replace(" configure access to ", " write access to "))
             raise BusUnreachable(
                 f"expected the broker to say what waits in queue {queue}, got no answer: {error}"
             ) from error
@@ -187,16 +214,18 @@ class RabbitBus:
             except BrokerConnectionLost:
                 continue  # wait_connected returns another connection, or raises after close
             except DeclarationForbidden as error:
-                _, text = describe_refusal("declare or bind", str(error), self._names) or ("", str(error))
-                raise DeclarationForbidden(text) from error
+                _, text = describe_refusal(error.rights, str(error), self._names) or ("", str(error))
+                raise DeclarationForbidden(text, error.rights) from error
 
     def _note_refusal(self, verb: str, reason: str) -> None:
         if self._health_registry:
             self._health_registry.refusals.note(verb, reason, self._names)
 
     async def _check(self) -> None:
-        """Raise NotReady while the broker takes no messages, or refuses a piece of the topology."""
+        """Raise NotReady while the broker takes no messages, no connection, or no piece of the topology."""
         await self._publisher.check()
+        if error := self._consume_connection.last_error or self._publish_connection.last_error:
+            raise NotReady(f"no connection to the broker: {error}")
         if self._health_registry and (refused := self._health_registry.refusals.current()):
             raise NotReady("; ".join(refused.values()))
 

@@ -131,8 +131,9 @@ class ConfirmTracker:
 class PublisherChannel(ChannelListener):
     """A channel that publishes, with confirms."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, user_id: str | None) -> None:
+        """`user_id`: the user that all messages name; None: none."""
+        self._session, self._user_id = session, user_id
         self._confirms = ConfirmTracker()
         self._channel: Channel | None = None
         self._close_reason: AmqpError | None = None
@@ -156,7 +157,7 @@ class PublisherChannel(ChannelListener):
         those without one are uncertain."""
         assert self._channel is not None
         channel, transport = self._channel.number, self._session.transport
-        publish = self._session.core.publish
+        publish, user_id = self._session.core.publish, self._user_id
         with translate_amqp_errors():
             await transport.drain()
             size = 0
@@ -177,6 +178,7 @@ class PublisherChannel(ChannelListener):
                     type=message.type,
                     persistent=message.persistent,
                     mandatory=message.mandatory,
+                    user_id=user_id,
                 )
                 self._confirms.add(number, batch, index)
                 size += len(message.body)
@@ -333,6 +335,7 @@ class ConsumerChannel(ChannelListener):
                 properties.type,
                 properties.headers,
                 properties.readable,
+                properties.user_id,
             )
         )
 

@@ -5,13 +5,14 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from functools import cache
+from typing import NamedTuple
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
 from warrener_amqp.address import parse_addresses
 from warrener_amqp.channel import Channel
-from warrener_amqp.errors import AuthenticationRefused, ChannelRefused
+from warrener_amqp.errors import AuthenticationRefused, ChannelRefused, ConnectionLost, describe_tls_error
 from warrener_amqp.session import Session, open_session
 from warrener_runtime.bus.port import BusCredentialsRefused, DeclarationForbidden, TopologyMismatch
 from warrener_runtime.bus.rabbitmq.channels import (
@@ -35,7 +36,7 @@ _DECLARED: dict[type[Method], type[Method]] = {
 }
 _LIMIT = "x-delivery-limit"
 _OTHER_LIMIT = re.compile(
-    rf"inequivalent arg '{_LIMIT}' for queue '(?P<queue>[^']+)' .*current is ('(?P<limit>[0-9]+)'|none)"
+    rf"inequivalent arg '{_LIMIT}' for queue '[^']+' .*current is ('(?P<limit>[0-9]+)'|none)"
 )
 """The broker's reason for refusing a queue that exists with another delivery limit."""
 _KINDS = frozenset({"topic", "fanout", "direct", "headers"})
@@ -43,12 +44,25 @@ _KINDS = frozenset({"topic", "fanout", "direct", "headers"})
 _log = get_logger(__name__)
 
 
-def _mismatch(what: str, reason: str) -> TopologyMismatch:
-    """Make the error for a refused declaration."""
-    return (DeclarationForbidden if reason.startswith("403:") else TopologyMismatch)(
+class MissingPieces(NamedTuple):
+    """The names of exchanges and queues that do not exist."""
+
+    exchanges: set[str]
+    queues: set[str]
+
+    def concerns(self, queue: QueueSpec) -> bool:
+        """True if the queue, or an exchange that it is bound to, is missing."""
+        bound = (binding.exchange in self.exchanges for binding in queue.bindings)
+        return queue.name in self.queues or any(bound)
+
+
+def _mismatch(what: str, reason: str, rights: str) -> TopologyMismatch:
+    """Make the error for a refused step, which needs these rights to the piece that the reason names."""
+    text = (
         f"expected {what} as this version of Warrener declares it, got: {reason};"
         " remove or rename what is there, or grant the permission"
     )
+    return DeclarationForbidden(text, rights) if reason.startswith("403:") else TopologyMismatch(text)
 
 
 async def _declare_exchange(channel: Channel, exchange: ExchangeSpec) -> None:
@@ -67,7 +81,9 @@ async def _declare_exchange(channel: Channel, exchange: ExchangeSpec) -> None:
         with translate_amqp_errors():
             await with_timeout(channel.call(method, commands.Exchange.DeclareOk), DECLARE_SECONDS)
     except RequestRefused as refused:
-        raise _mismatch(f"exchange {exchange.name!r}", str(refused)) from refused
+        own = "configure" if exchange.alternate is None else "configure and read"
+        rights = own if f"'{exchange.name}'" in str(refused) else "write"  # of its alternate
+        raise _mismatch(f"exchange {exchange.name!r}", str(refused), rights) from refused
 
 
 async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
@@ -80,31 +96,41 @@ async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
     try:
         with translate_amqp_errors():
             await with_timeout(channel.call(method, commands.Queue.DeclareOk), DECLARE_SECONDS)
+    except RequestRefused as refused:
+        own = "configure and read" if "x-dead-letter-exchange" in queue.arguments else "configure"
+        raise _mismatch(f"queue {queue.name!r}", str(refused), _rights(own, "write", refused)) from refused
+
+
+async def _bind_queue(channel: Channel, queue: QueueSpec) -> None:
+    try:
+        with translate_amqp_errors():
             for binding in queue.bindings:
                 bind = commands.Queue.Bind(
                     queue=queue.name, exchange=binding.exchange, routing_key=binding.key
                 )
                 await with_timeout(channel.call(bind, commands.Queue.BindOk), DECLARE_SECONDS)
     except RequestRefused as refused:
-        raise _mismatch(f"queue {queue.name!r}", str(refused)) from refused
+        rights = _rights("write", "read", refused)
+        raise _mismatch(f"binding of queue {queue.name!r}", str(refused), rights) from refused
 
 
-def _accept_limit(queues: list[QueueSpec], reason: str) -> bool:
-    """Replace the delivery limit of the queue that `reason` names by the one that it has on the broker.
+def _rights(of_queue: str, of_exchange: str, refused: RequestRefused) -> str:
+    """Choose the rights that a step needs; RabbitMQ 3.10 says the kind of the refused piece alone."""
+    return of_queue if "to queue '" in str(refused) else of_exchange
 
-    The limit differs between versions and cannot be changed, and a service can work with any. False if the
-    reason is another one.
+
+def _with_other_limit(queue: QueueSpec, reason: str) -> QueueSpec | None:
+    """Return the queue with the delivery limit that it has on the broker; None if the reason is another one.
+
+    The limit differs between versions and cannot be changed, and a service can work with any.
     """
     if (found := _OTHER_LIMIT.search(reason)) is None:
-        return False
-    for place, queue in enumerate(queues):
-        if queue.name == found["queue"]:
-            limit = {} if found["limit"] is None else {_LIMIT: int(found["limit"])}
-            others = {key: value for key, value in queue.arguments.items() if key != _LIMIT}
-            queues[place] = NamedQueue(queue.name, queue.bindings, {**others, **limit}, queue.exclusive)
-            _log_limit(queue.name, found["limit"])
-            return queues[place].arguments != queue.arguments
-    return False
+        return None
+    limit = {} if found["limit"] is None else {_LIMIT: int(found["limit"])}
+    others = {key: value for key, value in queue.arguments.items() if key != _LIMIT}
+    known = NamedQueue(queue.name, queue.bindings, {**others, **limit}, queue.exclusive)
+    _log_limit(queue.name, found["limit"])
+    return known if known.arguments != queue.arguments else None
 
 
 @cache  # once for each queue, as declarations are repeated
@@ -132,6 +158,12 @@ async def connect_rabbit(url: str, name: str) -> "RabbitClient":
                 f" into virtual host {where.params.virtual_host!r}, got: {error}; correct the broker URL, or"
                 " create the user, its permissions or the virtual host"
             ) from error
+        if problem := describe_tls_error(error, ",".join(map(str, addresses))):
+            raise BusCredentialsRefused(problem) from error
+        if addresses[0].secure and isinstance(error.__cause__, ConnectionLost):
+            # It may close before its reason is read.
+            hint = "if it refuses this client's certificate, its log says so"
+            raise BrokerConnectionLost(f"{error}; {hint}") from error
         raise
     return RabbitClient(session)
 
@@ -151,18 +183,26 @@ class RabbitClient:
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
         """Declare these; a queue that exists with another delivery limit is used as it is. Raises
         TopologyMismatch at the first that differs; BrokerConnectionLost."""
-        exchanges, left = list(exchanges), list(queues)
-        while True:
-            try:
-                async with self._channel() as channel:
-                    for exchange in exchanges:
-                        await _declare_exchange(channel, exchange)
-                    for queue in left:
-                        await _declare_queue(channel, queue)
-                    return
-            except TopologyMismatch as error:
-                if not _accept_limit(left, str(error)):
-                    raise
+        exchanges, left = list(exchanges), deque(queues)
+        while exchanges or left:
+            async with self._channel() as channel:
+                while exchanges:
+                    await _declare_exchange(channel, exchanges[0])
+                    del exchanges[0]
+                try:
+                    while left:
+                        await _declare_queue(channel, left[0])
+                        await _bind_queue(channel, left.popleft())
+                except TopologyMismatch as error:
+                    if not left or (known := _with_other_limit(left[0], str(error))) is None:
+                        raise
+                    left[0] = known
+
+    async def bind(self, queue: QueueSpec) -> None:
+        """Bind a queue that exists. Raises TopologyMismatch, BrokerConnectionLost."""
+        if queue.bindings:
+            async with self._channel() as channel:
+                await _bind_queue(channel, queue)
 
     async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
         """Remove these bindings where they exist. Raises BrokerConnectionLost."""
@@ -174,17 +214,17 @@ class RabbitClient:
                     )
                     await with_timeout(channel.call(method, commands.Queue.UnbindOk))
 
-    async def missing(self, exchanges: Iterable[str], queues: Iterable[str] = ()) -> set[str]:
-        """Look for exchanges and queues, and return the names of those that do not exist. Raises
-        BrokerConnectionLost.
+    async def missing(self, exchanges: Iterable[str], queues: Iterable[str] = ()) -> MissingPieces:
+        """Look for exchanges and queues. Raises BrokerConnectionLost.
 
-        A passive declaration that fails closes its channel, and the next one takes another.
+        RabbitMQ 4.3 lets those look who may configure, write or read the piece; one at which the user may not
+        look counts as there. A passive declaration that fails closes its channel, and the next takes another.
         """
         looks = deque[commands.Exchange.Declare | commands.Queue.Declare](
             commands.Exchange.Declare(exchange=name, passive=True) for name in exchanges
         )
         looks += [commands.Queue.Declare(queue=name, passive=True) for name in queues]
-        found: set[str] = set()
+        found = MissingPieces(set(), set())
         while looks:
             async with self._channel() as channel:
                 with translate_amqp_errors():
@@ -195,9 +235,10 @@ class RabbitClient:
                     except ChannelRefused as refused:
                         look = looks.popleft()
                         if refused.code == _NOT_FOUND:
-                            found.add(
-                                look.exchange if isinstance(look, commands.Exchange.Declare) else look.queue
-                            )
+                            if isinstance(look, commands.Exchange.Declare):
+                                found.exchanges.add(look.exchange)
+                            else:
+                                found.queues.add(look.queue)
                         elif refused.code not in _EXISTS:  # publishing or consuming shows the refusal
                             raise
         return found
@@ -218,9 +259,9 @@ class RabbitClient:
                     return QueueStats(0, 0)
         return QueueStats(found.message_count or 0, found.consumer_count or 0)
 
-    async def open_publisher(self) -> PublisherChannel:
-        """Open a channel that publishes. Raises BrokerConnectionLost."""
-        publishing = PublisherChannel(self.session)
+    async def open_publisher(self, user_id: str | None) -> PublisherChannel:
+        """Open a channel whose messages name this user. Raises BrokerConnectionLost."""
+        publishing = PublisherChannel(self.session, user_id)
         with translate_amqp_errors():
             await with_timeout(publishing.open())
         return publishing

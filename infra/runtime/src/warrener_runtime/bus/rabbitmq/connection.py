@@ -34,7 +34,7 @@ class ReconnectingConnection:
         self._reconnect_task: asyncio.Task[None] | None = None
         self._closed = False
         self.last_error = ""
-        """Why the last try to connect failed; empty before one has."""
+        """Why the last try to connect failed; empty before one has, and while there is a connection."""
 
     @property
     def is_open(self) -> bool:
@@ -91,14 +91,15 @@ class ReconnectingConnection:
 
     async def _establish(self, faults: type[Exception]) -> RabbitClient:
         """Connect; try again after these faults."""
-        backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff, logged = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE), set[str]()
         while True:
             try:
                 connection = self._connection = await self._connect()
                 break
             except faults as error:
                 self.last_error = str(error)
-            if not backoff.failures:
+            if self.last_error not in logged:  # behind an outage there may be another: a new certificate
+                logged.add(self.last_error)
                 _log.warning(
                     f"The broker cannot be reached for the {self._purpose} connection; trying until it can."
                     " Start it, or correct the broker URL.",
@@ -107,6 +108,7 @@ class ReconnectingConnection:
                     error=self.last_error,
                 )
             await asyncio.sleep(random.uniform(0, backoff.failed()))  # noqa: S311 - it spreads retries
+        self.last_error = ""
         self._on_connected()
         if backoff.failures or self._reconnect_task is not None:
             _log.info(

@@ -15,8 +15,9 @@ from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.types import Delivery, NamedBinding, NamedMessage, NamedQueue, PublishResult
 
-_EXCHANGE = "amq.direct"
-"""Every virtual host has it. By the default exchange, a user who may ping could publish to any queue."""
+_EXCHANGE = "amq.topic"
+"""Every virtual host has it, and topic permissions confine users to the keys of their pings. By the default
+exchange they could publish to any queue, and by a direct one under any key of an exchange bound to it."""
 _ACCESS_REFUSED = "ACCESS_REFUSED"  # the broker's word for a missing permission: no try succeeds
 _PREFETCH = 100  # more than one, because a late ping stays unacknowledged until the next one
 

@@ -17,9 +17,12 @@ _log = get_logger(__name__)
 class RabbitPublisher:
     """Publishes on a channel of its own, and opens another after every loss."""
 
-    def __init__(self, connection: ReconnectingConnection, on_refused: Callable[[str], None]) -> None:
-        """`on_refused` receives the broker's reason whenever it closes the channel over a publish."""
-        self._connection, self._on_refused = connection, on_refused
+    def __init__(
+        self, connection: ReconnectingConnection, on_refused: Callable[[str], None], user_id: str | None
+    ) -> None:
+        """`on_refused` receives the broker's reason whenever it closes the channel over a publish. `user_id`:
+        the user that messages name; None: none."""
+        self._connection, self._on_refused, self._user_id = connection, on_refused, user_id
         # That exist: publishing to a missing one closes the channel for all messages.
         self._known_exchanges: set[str] = set()
         self._channel: PublisherChannel | None = None
@@ -68,7 +71,7 @@ class RabbitPublisher:
     async def _missing(self, exchanges: set[str], client: RabbitClient) -> set[str]:
         if not (unknown := exchanges - self._known_exchanges - {""}):
             return unknown
-        missing = await client.missing(sorted(unknown))
+        missing, _ = await client.missing(sorted(unknown))
         self._known_exchanges |= unknown - missing
         return missing
 
@@ -78,16 +81,17 @@ class RabbitPublisher:
             if self._channel is None or self._channel.closed or self._client is not client:
                 if self._channel is not None:
                     await self._channel.close()
-                self._channel = await client.open_publisher()
+                self._channel = await client.open_publisher(self._user_id)
                 self._client = client
             return self._channel
 
     def _note_refusal(self, refusal: str | None) -> None:
-        if refusal is not None:
-            self._on_refused(refusal)
-            _log.warning(
-                "The broker closed the publishing channel; messages in flight are uncertain."
-                " Look at the reason: a missing exchange, or a permission.",
-                action="bus.publish_channel_closed",
-                error=refusal,
-            )
+        if refusal is None:
+            return
+        self._on_refused(refusal)
+        _log.warning(
+            "The broker closed the publishing channel; messages in flight are uncertain."
+            " Look at the reason: a missing exchange, a permission, or another WARRENER_BROKER_USER.",
+            action="bus.publish_channel_closed",
+            error=refusal,
+        )

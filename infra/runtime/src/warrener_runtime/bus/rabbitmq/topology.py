@@ -2,15 +2,22 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from uuid import uuid4
 
-from warrener_runtime.bus.port import TopologyMismatch
+from warrener_runtime.bus.port import DeclarationForbidden, TopologyMismatch
 from warrener_runtime.bus.rabbitmq.channels import BrokerConnectionLost
 from warrener_runtime.bus.rabbitmq.client import RabbitClient
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.subscriptions import cancel_and_wait
-from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, NamedQueue, QueueSpec, TopologySpec
+from warrener_runtime.bus.types import (
+    BindingSpec,
+    ExchangeSpec,
+    NamedQueue,
+    NamedTopology,
+    QueueSpec,
+    TopologySpec,
+)
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -23,10 +30,13 @@ class DeclaredTopology:
     the broker may hold the old one for a minute: a frozen node of a cluster, a connection cut on our side.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_declare: bool = True) -> None:
+        """`may_declare`: False for a bus that makes exclusive queues alone."""
+        self._may_declare = self._may_verify = may_declare
         self._exchanges: dict[str, ExchangeSpec] = {}
         self._queues: dict[str, QueueSpec] = {}
         self._owned: dict[str, tuple[RabbitClient, str]] = {}  # exclusive queues: connection, broker's name
+        self._unbindable: set[str] = set()
         self._naming = asyncio.Lock()
 
     def keep(self, topology: TopologySpec) -> None:
@@ -41,6 +51,64 @@ class DeclaredTopology:
     def broker_name(self, queue: str) -> str:
         """The name under which the queue was last declared."""
         return self._owned[queue][1] if queue in self._owned else queue
+
+    async def declare_shared(self, client: RabbitClient, topology: TopologySpec) -> list[str]:
+        """Look for exchanges and shared queues, and declare the missing ones; return the names of the queues
+        that existed. Raises TopologyMismatch, BrokerConnectionLost.
+
+        To look waits for no other node of a cluster, and needs no permission before RabbitMQ 4.3.
+        """
+        queues = [queue for queue in topology.queues if not queue.exclusive]
+        if not queues and not topology.exchanges:
+            return []
+        missing = await client.missing(
+            [exchange.name for exchange in topology.exchanges], [queue.name for queue in queues]
+        )
+        names = [f"exchange {name}" for name in sorted(missing.exchanges)]
+        names += [f"queue {name}" for name in sorted(missing.queues)]
+        if names and not self._may_declare:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise DeclarationForbidden(
+                f"expected {names[0]} on the broker, got none{more}, and WARRENER_DECLARE=never;"
+                " run `warrener topology apply` as a user who may declare it"
+            )
+        await client.declare(
+            [exchange for exchange in topology.exchanges if exchange.name in missing.exchanges],
+            [queue for queue in queues if missing.concerns(queue)],
+        )
+        return [queue.name for queue in queues if not missing.concerns(queue)]
+
+    async def claim(self, client: RabbitClient, topology: TopologySpec) -> None:
+        """Declare what must have these properties. A bus that may not declare compares as far as it may.
+        Raises TopologyMismatch, BrokerConnectionLost."""
+        await self.declare_shared(client, topology)
+        try:
+            await client.declare(topology.exchanges, ())
+        except DeclarationForbidden as error:
+            if self._may_declare:
+                raise
+            _log.warning(
+                "An exchange was not compared, as this user may not declare it: the namespace of another"
+                " installation would not be noticed.",
+                action="bus.not_compared",
+                reason=str(error),
+            )
+
+    async def verify(self, client: RabbitClient, topology: TopologySpec) -> bool:
+        """Declare what exists again, which compares it; False if this user may not, which is tried once.
+        Raises TopologyMismatch, BrokerConnectionLost."""
+        if self._may_verify:
+            shared = [_without_bindings(queue) for queue in topology.queues if not queue.exclusive]
+            try:
+                await client.declare(topology.exchanges, shared)
+            except DeclarationForbidden as error:
+                self._may_verify = False
+                _log.info(
+                    "Existing exchanges and queues are not compared: this user may not declare them.",
+                    action="bus.not_compared",
+                    reason=str(error),
+                )
+        return self._may_verify
 
     async def declare_exclusive(self, client: RabbitClient, queues: Iterable[QueueSpec]) -> None:
         """Declare exclusive queues on this connection. Raises TopologyMismatch, BrokerConnectionLost."""
@@ -63,37 +131,48 @@ class DeclaredTopology:
         if queue is None:
             return
         is_owned = not queue.exclusive or (name in self._owned and self._owned[name][0] is client)
-        if is_owned and not (look and await client.missing((), [self.broker_name(name)])):
+        if is_owned and not (look and (await client.missing((), [self.broker_name(name)])).queues):
             return
-        await client.declare(
-            [
-                self._exchanges[exchange]
-                for exchange in dict.fromkeys(binding.exchange for binding in queue.bindings)
-                if exchange in self._exchanges
-            ],
-            (),
-        )
+        exchanges = [
+            self._exchanges[exchange]
+            for exchange in dict.fromkeys(binding.exchange for binding in queue.bindings)
+            if exchange in self._exchanges
+        ]
+        await self.declare_shared(client, NamedTopology(exchanges, [queue]))
         if queue.exclusive:
             await self.declare_exclusive(client, [queue])
-        else:
-            await client.declare((), [queue])
 
     async def declare_missing(self, client: RabbitClient) -> None:
         """Declare shared queues and exchanges that do not exist, and bind the queues that were bound to them.
         One that fails does not prevent the others."""
+        if not self._may_declare:
+            return
         shared = [queue for queue in self._queues.values() if not queue.exclusive]
         missing = await client.missing(self._exchanges, [queue.name for queue in shared])
         for exchange in self._exchanges.values():
-            if exchange.name in missing:
+            if exchange.name in missing.exchanges:
                 await _declare_or_log(client, [exchange], [])
         for queue in shared:
-            if queue.name in missing or any(binding.exchange in missing for binding in queue.bindings):
+            if missing.concerns(queue):
                 await _declare_or_log(client, [], [queue])
 
     async def bind_again(self, client: RabbitClient, name: str) -> None:
+        """Bind a shared queue again. A user who may not has nothing to mend."""
         queue = self._queues.get(name)
-        if queue is not None and not queue.exclusive:
-            await _declare_or_log(client, [], [queue])
+        if queue is None or queue.exclusive or not self._may_declare or name in self._unbindable:
+            return
+        try:
+            await client.bind(queue)
+        except DeclarationForbidden as error:
+            self._unbindable.add(name)
+            _log.info(
+                "The bindings of a queue were not checked: this user may not bind it.",
+                action="bus.not_bound",
+                queue=name,
+                reason=str(error),
+            )
+        except TopologyMismatch as error:
+            _log_refused(error)
 
 
 class TopologyMender:
@@ -150,28 +229,22 @@ class TopologyMender:
                     await self._declared.bind_again(client, queue)
 
 
-async def declare_shared(client: RabbitClient, topology: TopologySpec) -> list[str]:
-    """Declare exchanges and shared queues, and bind the new ones; return the names of those that existed.
-    Raises TopologyMismatch, BrokerConnectionLost."""
-    queues = [queue for queue in topology.queues if not queue.exclusive]
-    missing = await client.missing((), [queue.name for queue in queues]) if queues else set[str]()
-    bound = [queue if queue.name in missing else _with_bindings(queue, ()) for queue in queues]
-    if bound or topology.exchanges:
-        await client.declare(topology.exchanges, bound)
-    return [queue.name for queue in queues if queue.name not in missing]
+async def bind(client: RabbitClient, queue: NamedQueue) -> list[BindingSpec]:
+    """Bind a queue, which is declared if it is missing; return the bindings whose exchange is missing. Raises
+    TopologyMismatch, BrokerConnectionLost."""
+    missing = await client.missing({binding.exchange for binding in queue.bindings}, [queue.name])
+    if missing.queues:
+        await client.declare((), [_without_bindings(queue)])
+    await client.bind(
+        queue._replace(
+            bindings=[binding for binding in queue.bindings if binding.exchange not in missing.exchanges]
+        )
+    )
+    return [binding for binding in queue.bindings if binding.exchange in missing.exchanges]
 
 
-async def bind(client: RabbitClient, queue: QueueSpec) -> list[BindingSpec]:
-    """Declare and bind a queue; return the bindings whose exchange is missing. Raises
-    BrokerConnectionLost."""
-    missing = await client.missing({binding.exchange for binding in queue.bindings})
-    bound = [binding for binding in queue.bindings if binding.exchange not in missing]
-    await client.declare((), [_with_bindings(queue, bound)])
-    return [binding for binding in queue.bindings if binding.exchange in missing]
-
-
-def _with_bindings(queue: QueueSpec, bindings: Sequence[BindingSpec]) -> NamedQueue:
-    return NamedQueue(queue.name, bindings, queue.arguments, queue.exclusive)
+def _without_bindings(queue: QueueSpec) -> NamedQueue:
+    return NamedQueue(queue.name, (), queue.arguments, queue.exclusive)
 
 
 async def _declare_or_log(
@@ -180,7 +253,10 @@ async def _declare_or_log(
     try:
         await client.declare(exchanges, queues)
     except TopologyMismatch as error:
-        _log.error(
-            "A part of the topology could not be declared again. " + str(error),
-            action="bus.topology_mismatch",
-        )
+        _log_refused(error)
+
+
+def _log_refused(error: TopologyMismatch) -> None:
+    _log.error(
+        "A part of the topology could not be declared again. " + str(error), action="bus.topology_mismatch"
+    )
