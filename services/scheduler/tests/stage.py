@@ -25,6 +25,9 @@ SCHEMA: dict[str, Any] = {
     "required": ["path"],
     "additionalProperties": False,
 }
+SETTINGS = SchedulerSettings(
+    scheduler_trigger_exchanges={"airport": ["#"]}, scheduler_queues=("la*", "loading")
+)
 _CAPTURE_QUEUES = (
     Queue("capture.events", (Binding(topology.EVENTS, "#"),)),
     Queue("capture.dispatch", (Binding(topology.DISPATCH, "default.#"),)),
@@ -38,7 +41,7 @@ class Stage(CapturedService):
     def __init__(self) -> None:
         super().__init__("warrener-scheduler", _CAPTURE_QUEUES, VirtualClock())
         self.component = assemble(
-            self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, SchedulerSettings()
+            self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, SETTINGS
         )
 
     async def open(self) -> None:
@@ -78,6 +81,10 @@ class Stage(CapturedService):
 
     def job_ids(self) -> list[UUID]:
         return [event.data.job_id for event in self.dispatched()]
+
+    async def secret(self) -> str:
+        """The secret of the installation, which a scheduler has made."""
+        return await self.store.installation_secret(UUID(int=0), "none was made")
 
     async def tick_rows(self, name: str = "tick") -> list[TickRow]:
         return list(reversed(await self.store.ticks_of(name, 10_000)))

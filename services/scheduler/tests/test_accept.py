@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import jsonschema_rs
 import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, job_id, request
+from tests.security.attacks import attack
 from tests.store_rows import queued_job, succeeded
 
 from warrener_contracts import topology
@@ -18,10 +20,12 @@ from warrener_contracts.identity import child_source, undo_source
 from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import batch_messages, build_message
 from warrener_contracts.policy import JobPolicy, Limit, PolicyOverrides
+from warrener_contracts.private_payloads import MARK
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.telemetry import to_nanoseconds
 from warrener_runtime.virtual_clock import VirtualClock
+from warrener_scheduler.decisions.admission import find_argument_error
 from warrener_scheduler.dispatch import CongestedQueues, wait_before_gate
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.gates.rows import SlotClaim, slot_claim
@@ -158,6 +162,28 @@ async def test_an_idempotency_key_stands_for_the_first_job(stage: Stage) -> None
     assert len(stage.dispatched()) == 1
 
 
+async def test_a_used_key_with_other_arguments_is_a_conflict_that_names_the_job(stage: Stage) -> None:
+    await stage.send_requests(request(1, idempotency_key="day-1"))
+    other = {"path": "b.csv"}
+    await stage.send_requests(request(2, idempotency_key="day-1", arguments=other, reply_to="me"))
+    rejected = stage.answer("me", JobRejected).data
+    assert rejected.reason is Reason.CONFLICTING_REPEAT
+    assert "'day-1'" in rejected.detail
+    assert str(job_id(1)) in rejected.detail
+    assert len(stage.dispatched()) == 1
+    later = request(3, idempotency_key="day-1", delay=timedelta(hours=1), reply_to="later")
+    await stage.send_requests(later)
+    assert stage.answer("later", JobDeduplicated).data.job_id == job_id(1), "when it runs is no other work"
+
+
+async def test_a_key_of_another_source_or_job_type_is_another_key(stage: Stage) -> None:
+    await stage.send(build_message(announcement(declaration(), declaration(name="flights.sum"))))
+    first = request(1, idempotency_key="day-1")
+    elsewhere = request(2, idempotency_key="day-1").model_copy(update={"source": "elsewhere"})
+    await stage.send_requests(first, elsewhere, request(3, idempotency_key="day-1", job_type="flights.sum"))
+    assert stage.job_ids() == [job_id(1), job_id(2), job_id(3)]
+
+
 async def test_an_announcement_in_the_same_batch_comes_before_the_request(stage: Stage) -> None:
     new = announcement(declaration(name="flights.sum", queue="sums"))
     await stage.send(build_message(request(job_type="flights.sum")), build_message(new))
@@ -175,6 +201,8 @@ async def test_what_another_scheduler_received_is_known_at_once(stage: Stage) ->
     ("changes", "reason", "words"),
     [
         ({"job_type": "flights.lod"}, "unknown_job_type", "flights.lod"),
+        ({"job_type": "flights.lod", "queue": "nobody"}, "unknown_job_type", "flights.lod"),
+        ({"queue": "nobody"}, "bad_fields", "got 'nobody': name none or one of default, la*, loading"),
         ({"arguments": {}}, "bad_arguments", "arguments: expected 'path', got none"),
         ({"arguments": {"path": "a", "rows": ["x"]}}, "bad_arguments", 'rows.0: expected integer, got "x"'),
         ({"arguments": {"path": "a", "q": 1}}, "bad_arguments", "expected no 'q'"),
@@ -441,7 +469,10 @@ class TestRejectedChildJobs:
         row = await _row(stage, 2)
         assert (row.state, row.attempt, row.parent_id) == (JobState.DEAD, 0, job_id(1))
         assert row.error is not None
-        assert (row.error.type, row.error.message) == ("Rejected", "arguments.path: expected string, got 7")
+        assert (row.error.type, row.error.message) == (
+            "Rejected",
+            "arguments.path: expected a value that meets `type`, got another",
+        )
         assert (await _row(stage)).wake_at == stage.clock.now() - timedelta(seconds=2)
         assert [type(event) for event in stage.answers("me")] == [JobRejected] * 2
 
@@ -499,3 +530,65 @@ async def test_2_a_queue_that_refuses_for_some_time_is_named_until_it_takes_a_jo
     await clock.advance(timedelta(minutes=2).total_seconds())
     assert await check() is None, "no job comes for it: it is not named without end"
     current_health_registry.reset(token)
+
+
+@attack(
+    "an observer of events, logs or parked messages",
+    "reads values out of the rejections of others' requests",
+    refused="values go to the asker alone; everybody else gets the path, the expectation and the type",
+)
+async def test_a_rejection_quotes_the_value_to_the_asker_alone(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stage.send_requests(request(2, arguments={"path": 4111111111111111}, reply_to="me"))
+    reply = stage.answer("me", JobRejected)
+    assert reply.data.detail == "arguments.path: expected string, got 4111111111111111"
+    (public,) = [one for one in stage.all_of(JobRejected) if one.data.detail != reply.data.detail]
+    assert public.data.detail == "arguments.path: expected a value that meets `type`, got another"
+    assert [why for why, _ in stage.parked()] == ["bad_arguments"]
+    parked = [one for one in stage.received[topology.DEAD] if b"4111" in one.body]
+    assert all("4111" not in str(one.headers) for one in parked)
+    assert "4111" not in capsys.readouterr().err
+
+
+@attack(
+    "operator",
+    "reads plain arguments of a private job type, or beside encrypted ones, among the parked messages",
+    refused="scheduler: such a request is parked without its arguments",
+)
+async def test_plain_arguments_of_a_private_job_type_are_not_parked(stage: Stage) -> None:
+    await stage.send_requests(request(1))
+    await stage.send(build_message(announcement(declaration(policy=JobPolicy(encrypted=True)))), then=40)
+    await stage.send_requests(
+        request(1, arguments={"path": "s3cret"}),  # the id of a job that was accepted
+        request(2, arguments={"path": "s3cret"}),
+        request(3, arguments={"path": "s3cret"}, queue="of-nobody"),
+        request(
+            4, arguments={MARK: {"key": "k", "nonce": "", "data": "", "for": "schedule"}, "path": "s3cret"}
+        ),
+        request(5, arguments={MARK: {"path": "s3cret"}}),
+    )
+    assert [why for why, _ in stage.parked()] == ["bad_arguments"] * 5
+    assert all(json.loads(body)["data"]["arguments"] == {} for _, body in stage.parked())
+    assert all(b"s3cret" not in one.body for one in stage.received[topology.DEAD])
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "public"),
+    [
+        ({"maxLength": 2}, "s3cret", "maxLength"),
+        ({"pattern": "^x"}, "s3cret", "pattern"),
+        ({"enum": ["a", "b"]}, "s3cret", "enum"),
+        ({"const": 5}, "s3cret", "const"),
+        ({"anyOf": [{"type": "null"}, {"minLength": 90}]}, "s3cret", "anyOf"),
+        ({"not": {"type": "string"}}, "s3cret", "not"),
+        ({"propertyNames": {"maxLength": 2}}, {"a": "s3cret"}, None),
+        ({"items": False}, ["s3cret"], None),
+    ],
+)
+def test_no_expectation_quotes_the_value_in_public(schema: Any, value: Any, public: str | None) -> None:
+    found = find_argument_error(jsonschema_rs.validator_for({"properties": {"x": schema}}), {"x": value})
+    assert found is None or "s3cret" not in found.public
+    if public is not None:
+        assert found is not None
+        assert found.public == f"arguments.x: expected a value that meets `{public}`, got another"

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, named, put
-from tests.store_rows import breaker_row, waiting_job
+from tests.store_rows import agent_row, breaker_row, waiting_job
 
 from warrener_contracts import events
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import TOPOLOGY, dispatch_queue
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.job_types import JobTypeCache, job_type_rows
+from warrener_scheduler.job_types import JobTypeCache, KnownQueues, job_type_rows
 from warrener_scheduler.schedules.writer import declaration_digest
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.memory import MemoryStore
@@ -30,6 +32,30 @@ class Library(MemoryStore):
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
         self.reads += 1
         return await super().job_types(names)
+
+
+async def test_hostile_names_of_queues_are_read_for_now_and_then_and_those_of_new_agents_are_known() -> None:
+    library, clock, bus = Library(), VirtualClock(), MemoryBus(MemoryBroker(VirtualClock()))
+    await bus.start()
+    queues = KnownQueues(library, clock, bus, ["batch-*"])
+    await announce(library, clock.now())
+    assert await queues.find_unknown({None, "default", "batch-7"}) == {}
+    reads = library.reads
+    for number in range(100):
+        assert [*await queues.find_unknown({f"guest-{number}", "default"})] == [f"guest-{number}"]
+    assert library.reads == reads
+    queues.add({"sums"})
+    assert await queues.find_unknown({"sums"}) == {}, "an agent has just announced it"
+    await library.put_agents([agent_row(queues=("beside", "ghost"))])
+    await bus.declare(TOPOLOGY.with_queues([dispatch_queue("beside"), dispatch_queue("ghost")]))
+    await bus.subscribe(dispatch_queue("beside").name, prefetch=1)
+    await clock.advance(1)
+    unknown = await queues.find_unknown({"beside", "sums", "batch"})
+    assert "name none or one of batch-*, beside, default, sums; or" in unknown["batch"]
+    assert len(unknown) == 1
+    assert [*await queues.find_unknown({"ghost"})] == ["ghost"], "a heartbeat alone names it"
+    await clock.advance(120)
+    assert {*await queues.find_unknown({"sums", "guest-1"})} == {"sums", "guest-1"}, "no heartbeat has come"
 
 
 async def announce(library: Library, at: datetime, queue: str = "default") -> None:
@@ -181,3 +207,31 @@ async def test_an_announcement_wakes_the_held_jobs_of_its_types_but_for_those_of
     await stage.clock.advance(2)
     found = await stage.store.jobs_by_id([row.job_id for row in rows])
     assert [found[row.job_id].state for row in rows] == [JobState.WAITING, JobState.QUEUED]
+
+
+def announced(
+    queue: str = "default", started_at: datetime | None = None, **more: Any
+) -> events.AgentAnnounced:
+    data = events.AgentAnnouncedData(
+        agent_id="agent-1",
+        queues=(queue,),
+        job_types=(declaration(queue=queue),),
+        started_at=started_at,
+        **more,
+    )
+    return events.AgentAnnounced(id=f"{queue} {started_at}", source="agent-1", data=data)
+
+
+async def test_a_rollback_counts_as_it_starts_later_and_a_late_announcement_of_the_newer_edition_does_not(
+    stage: Stage,
+) -> None:
+    now = stage.clock.now()
+    newer, older = announced("new", now), announced("old", now + timedelta(seconds=5))
+    queues: list[str] = []
+    for event in (newer, older, newer):
+        await stage.publish(event, then=6)
+        queues.append((await stage.store.job_types())["flights.load"].queue)
+    assert queues == ["new", "old", "old"]
+    [incident] = await stage.store.escalations.incidents()
+    assert (incident.kind, incident.subject) == ("job_type.conflict", "flights.load")
+    assert "agent agent-1 (user unknown)" in str(incident.sample["text"])

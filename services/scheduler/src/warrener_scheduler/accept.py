@@ -26,7 +26,7 @@ from warrener_runtime.telemetry.waits import record_waits
 from warrener_scheduler.decisions import admission
 from warrener_scheduler.decisions.ticks import PAUSED
 from warrener_scheduler.dispatch import DispatchGates, wait_before_gate
-from warrener_scheduler.job_types import JobTypeCache
+from warrener_scheduler.job_types import JobTypeCache, KnownQueues
 from warrener_scheduler.messages import (
     deduplicated_reply,
     dispatch_message,
@@ -34,11 +34,13 @@ from warrener_scheduler.messages import (
     rejection,
     tree_cancel_message,
 )
-from warrener_scheduler.ports import SchedulerPorts
+from warrener_scheduler.ports import SchedulerPorts, UnknownQueues
+from warrener_scheduler.rejections import Rejected
 from warrener_store.errors import StoreRefused
 from warrener_store.gates.rows import SLOT_WITHOUT_JOB, SlotClaim, slot_claim
 from warrener_store.incidents.rows import SCHEDULE_PAUSED, RaisedIncident
 from warrener_store.jobs.rows import Inserted, JobRow
+from warrener_store.jobs.rules import CANCEL_MARK
 from warrener_store.jobs.timeline import IntervalCause, JobInterval
 from warrener_store.schedules.rows import RejectedTick, ScheduleRow, TickRow
 from warrener_store.store import Store
@@ -48,7 +50,7 @@ _log = get_logger("accept")
 REJECTED = "rejected: "  # the beginning of the reason of a tick whose request was rejected
 _EXAMINED_TICKS = 3  # ticks that are read for each that counts: others request no job
 
-AdmissionResult = JobRow | admission.Duplicate | admission.Rejected
+AdmissionResult = JobRow | admission.Duplicate | Rejected
 """The result of a request: a new job, an earlier one, or none."""
 
 
@@ -71,13 +73,14 @@ class RequestAcceptor:
         ports: SchedulerPorts,
         gates: DispatchGates,
         job_types: JobTypeCache,
+        queues: KnownQueues,
         *,
         rejected_ticks: "RejectedTicks",
         idempotency_window: timedelta | None,
     ) -> None:
         _, self._store, self._clock, self._telemetry, self._metrics = ports
         self._breakers, self._congestion = gates
-        self._job_types, self._rejected_ticks = job_types, rejected_ticks
+        self._job_types, self._queues, self._rejected_ticks = job_types, queues, rejected_ticks
         self._idempotency_window = idempotency_window
 
     async def accept(self, requests: Sequence[JobRequest]) -> tuple[list[Message], list[JobRow]]:
@@ -95,10 +98,11 @@ class RequestAcceptor:
         _log_rejected(events, outcomes)
         # Schedules would wait for the ends of the jobs of rejected ticks.
         rejected = [
-            RejectedTick(schedule, admission.job_id_for(event), f"{REJECTED}{outcome.detail}")
+            RejectedTick(schedule, admission.job_id_for(event), why)
             for event, outcome in zip(events, outcomes, strict=True)
-            if isinstance(outcome, admission.Rejected)
+            if not isinstance(outcome, JobRow)
             and (schedule := schedule_from_source(event.source)) is not None
+            and (why := _without_job(outcome)) is not None
         ]
         if rejected:
             await self._rejected_ticks.record(rejected)
@@ -107,7 +111,7 @@ class RequestAcceptor:
         rows = [
             outcome.row if isinstance(outcome, admission.Duplicate) else outcome
             for outcome in outcomes
-            if not isinstance(outcome, admission.Rejected)
+            if not isinstance(outcome, Rejected)
         ]
         in_cancelled_trees = await self._find_cancelled(rows)
         messages = [
@@ -151,7 +155,8 @@ class RequestAcceptor:
     async def _admit(self, requests: Sequence[JobRequested], now: datetime) -> list[AdmissionResult]:
         """Return one result for each request, with every new job in the store."""
         job_types = await self._job_types.get_many({event.data.job_type for event in requests})
-        decisions = [_decide(event, job_types.get(event.data.job_type), now) for event in requests]
+        unknown = await self._queues.find_unknown({event.data.queue for event in requests})
+        decisions = [_decide(event, job_types.get(event.data.job_type), unknown, now) for event in requests]
         decisions = [self._breakers.hold_if_open(decision, now) for decision in decisions]
         decisions = [self._congestion.hold_if_closed(decision, now) for decision in decisions]
         accepted = [decision.row for decision in decisions if isinstance(decision, admission.Accepted)]
@@ -159,7 +164,7 @@ class RequestAcceptor:
         rejected = [
             admission.job_id_for(event)
             for event, decision in zip(requests, decisions, strict=True)
-            if isinstance(decision, admission.Rejected)
+            if isinstance(decision, Rejected)
         ]
         earlier = await self._store.jobs_by_id(rejected) if rejected else {}
         return [
@@ -167,9 +172,7 @@ class RequestAcceptor:
             for event, decision in zip(requests, decisions, strict=True)
         ]
 
-    async def _insert_with_slots(
-        self, rows: Sequence[JobRow], now: datetime
-    ) -> list[Inserted | admission.Rejected]:
+    async def _insert_with_slots(self, rows: Sequence[JobRow], now: datetime) -> list[Inserted | Rejected]:
         """Insert jobs; those that need slots take them first, and wait if they get none."""
         claims = {
             row.job_id: slot_claim(row, now)
@@ -195,7 +198,7 @@ class RequestAcceptor:
         unused: list[tuple[UUID, int]] = []
         refused: list[SlotClaim] = []
         for row, found in zip(rows, results, strict=True):
-            stored = None if isinstance(found, admission.Rejected) else found.row
+            stored = None if isinstance(found, Rejected) else found.row
             if row.job_id in granted and (stored is None or stored.job_id != row.job_id):
                 unused.append((row.job_id, 1))  # another job stands for it
             # Also of a repeat: the scheduler that inserted it may have died before it was in line.
@@ -205,14 +208,14 @@ class RequestAcceptor:
         await self._store.wait_for_slots(refused, now)
         return results
 
-    async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | admission.Rejected]:
+    async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
         window = self._idempotency_window
         keys_since = None if window is None else self._clock.now() - window
         try:
             return list(await insert_jobs(self._store, rows, keys_since))
         except StoreRefused as error:
             if len(rows) == 1:
-                return [admission.Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")]
+                return [Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}", "the store refuses it")]
             # One by one, so that a single bad row cannot fail the batch.
             return [result for row in rows for result in await self._insert([row])]
 
@@ -226,7 +229,7 @@ class RequestAcceptor:
         rows = [
             admission.rejected_row(event, outcome, now)
             for event, outcome in zip(events, outcomes, strict=True)
-            if isinstance(outcome, admission.Rejected)
+            if isinstance(outcome, Rejected)
             and event.data.parent_id is not None
             and outcome.reason is not Reason.UNKNOWN_JOB_TYPE
         ]
@@ -346,20 +349,19 @@ async def insert_jobs(store: Store, rows: Sequence[JobRow], keys_since: datetime
 
 
 def _decide(
-    event: JobRequested, known: admission.CachedJobType | None, now: datetime
+    event: JobRequested, known: admission.CachedJobType | None, unknown: UnknownQueues, now: datetime
 ) -> admission.AdmissionDecision:
     """Decide about one request. One that we fail at is rejected, and the others go on."""
     try:
-        return admission.decide(event, known, now)
+        return admission.decide(event, known, now, unknown)
     except Exception as error:  # noqa: BLE001 - one request must not stop the others
         _log.exception("A request could not be decided: a bug.", action="accept.bug", event_id=event.id)
-        return admission.Rejected(
-            Reason.IMPOSSIBLE, f"the scheduler failed at it: {type(error).__name__}: {error}"
-        )
+        why = f"the scheduler failed at it: {type(error).__name__}"
+        return Rejected(Reason.IMPOSSIBLE, f"{why}: {error}", why)
 
 
 def _resolve(
-    event: JobRequested, found: Inserted | admission.Rejected, earlier: Mapping[UUID, JobRow]
+    event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UUID, JobRow]
 ) -> AdmissionResult:
     """Resolve a decision against the store.
 
@@ -371,7 +373,17 @@ def _resolve(
     row = earlier.get(admission.job_id_for(event))
     if row is None or admission.was_rejected(row):
         return found
-    return admission.classify_duplicate(event, row)
+    repeat = admission.classify_duplicate(event, row)
+    return found if isinstance(repeat, Rejected) and found.hides_arguments else repeat
+
+
+def _without_job(outcome: admission.Duplicate | Rejected) -> str | None:
+    """Return why a tick that was requested gets no job; None: it has one."""
+    if isinstance(outcome, Rejected):
+        return f"{REJECTED}{outcome.detail}"
+    if outcome.row.job_type == CANCEL_MARK:
+        return f"cancelled before it began: {outcome.row.cancel_reason}"
+    return None
 
 
 def _waits_for_slot(row: JobRow, now: datetime) -> bool:
@@ -403,10 +415,10 @@ def _end_span(span: Span, outcome: AdmissionResult) -> None:
             span.set(names.QUEUE, duplicate.row.queue)
             job = TraceContext(duplicate.row.traceparent, duplicate.row.tracestate)
             span.link(LinkTo(job, "duplicate of"))
-        case admission.Rejected() as rejected:
+        case Rejected() as rejected:
             span.set(names.OUTCOME, "rejected")
-            span.set(names.REASON, rejected.detail)
-            span.fail(SpanFailure(rejected.reason.value, rejected.detail))
+            span.set(names.REASON, rejected.public)
+            span.fail(SpanFailure(rejected.reason.value, rejected.public))
     span.finish()
 
 
@@ -418,8 +430,8 @@ def _outgoing_messages(
         case JobRow() as row:
             published = row.state is JobState.QUEUED and row.dispatched_at is not None
             return [dispatch_message(row, now)] if published else []
-        case admission.Rejected() as rejected:
-            return rejection(event, request.received, rejected.reason, rejected.detail, now)
+        case Rejected() as rejected:
+            return rejection(event, request.received, rejected, now)
         case admission.Duplicate() as duplicate:
             pass
     # The dispatch of a request that somebody repeats is in its queue, or missed by the supervisor.
@@ -437,12 +449,12 @@ def _log_rejected(events: Sequence[JobRequested], outcomes: Sequence[AdmissionRe
     rejected = [
         (event, outcome)
         for event, outcome in zip(events, outcomes, strict=True)
-        if isinstance(outcome, admission.Rejected)
+        if isinstance(outcome, Rejected)
     ]
     if rejected:
         event, first = rejected[0]
         reasons = Counter(why.reason for _, why in rejected)
-        log_rejections(reasons, first.detail, event_id=event.id, job_type=event.data.job_type)
+        log_rejections(reasons, first.public, event_id=event.id, job_type=event.data.job_type)
 
 
 def log_rejections(reasons: Counter[Reason], detail: str, **context: object) -> None:

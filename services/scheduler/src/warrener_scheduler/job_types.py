@@ -3,71 +3,226 @@
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import NamedTuple
 
 import jsonschema_rs
 
 from warrener_contracts.events import AgentAnnounced, JsonObject, Reason
 from warrener_contracts.topology import Topology, dispatch_queue
+from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.declaring import declare_pieces
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import CachedJobType
 from warrener_scheduler.dispatch import BreakerCache
 from warrener_scheduler.messages import requeue_command
-from warrener_scheduler.ports import SchedulerPorts
+from warrener_scheduler.ports import SchedulerPorts, UnknownQueues
 from warrener_scheduler.schedules.writer import CodeSchedules
-from warrener_store.agents.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow, declared_queues
+from warrener_store.incidents.rows import JOB_TYPE_CONFLICT, RaisedIncident
 from warrener_store.parked.rows import ParkedAt, ParkedFilter
 from warrener_store.store import StateStore
 
 _log = get_logger("job_types")
 
+_TAKES_OVER = datetime(9000, 1, 1, tzinfo=UTC)  # whenever an agent of the earlier user was seen
 REFRESH_INTERVAL = 1.0  # seconds between two reads
 _MAX_AGE = 1.5 * REFRESH_INTERVAL  # a request beside an announcement may be judged by either job type
 _REFRESH_WINDOW = 600.0  # seconds; job types that no request has named since are read on demand
+_HEARTBEAT = 60.0  # seconds within which the store surely knows the queues of an agent that has started
+_MIN_PAUSE = 0.05  # seconds between two reads of all queues
+_LISTED_QUEUES = 20
+_MAX_CONFLICTS = 20  # incidents about declarations of one batch
+_MAX_LOOKS = 5  # at queues on the broker, for each such read
 _PAGE = 200  # jobs, or messages of one command
 _BEYOND_DELAY_GRACE = timedelta(seconds=15)
 """A job that is looked at within this time needs no waking, and may be on its way."""
 
 
+class Announcement(NamedTuple):
+    """An announcement, and the broker's user that sent it; None if its agent does not say."""
+
+    event: AgentAnnounced
+    user_id: str | None = None
+
+
+class KnownQueues:
+    """The queues that a request may name: those that agents announce or serve, and those that a setting
+    allows. Each other name would leave a durable queue behind. Any agent may write any queue into its
+    heartbeat, so one that is known by heartbeats alone must have a consumer."""
+
+    def __init__(self, store: StateStore, clock: Clock, bus: Bus, allowed: Sequence[str]) -> None:
+        """`allowed`: patterns of names, with `*`."""
+        self._store, self._clock, self._bus, self._allowed = store, clock, bus, allowed
+        self._known: set[str] = set()
+        self._announced: dict[str, float] = {}  # here, perhaps not in the store before the next heartbeat
+        self._read_at, self._read_took = -_MIN_PAUSE, 0.0
+
+    def add(self, names: AbstractSet[str]) -> None:
+        """Add queues that an agent has just announced."""
+        self._announced |= dict.fromkeys(names, self._clock.monotonic())
+
+    async def find_unknown(self, names: AbstractSet[str | None]) -> UnknownQueues:
+        """Return those of `names` that no request may name, each with the reason.
+
+        The store is read for a name that is not known, a twentieth of the time at most, however many names
+        are hostile.
+        """
+        if not (missing := self._missing(names)):
+            return {}
+        now = self._clock.monotonic()
+        if now - self._read_at >= max(_MIN_PAUSE, 20 * self._read_took):
+            served = set[str]().union(*(agent.queues for agent in await self._store.agents()))
+            self._known = declared_queues(await self._store.job_types())
+            self._announced = {
+                name: now if name in served else at
+                for name, at in self._announced.items()
+                if name in served or now - at < _HEARTBEAT
+            }
+            for name in [name for name in self._missing(names) if name in served][:_MAX_LOOKS]:
+                if await self._has_consumer(name):
+                    self._announced[name] = now
+            missing = self._missing(names)
+            self._read_at = self._clock.monotonic()
+            self._read_took = self._read_at - now
+        return {name: self._describe(name) for name in missing}
+
+    async def _has_consumer(self, name: str) -> bool:
+        try:
+            return (await self._bus.backlog(dispatch_queue(name).name)).consumers > 0
+        except BusUnreachable:  # or this user may not look
+            return False
+
+    def _missing(self, names: AbstractSet[str | None]) -> list[str]:
+        return [
+            name
+            for name in names
+            if name is not None
+            and name not in self._known
+            and name not in self._announced
+            and not any(fnmatchcase(name, pattern) for pattern in self._allowed)
+        ]
+
+    def _describe(self, name: str) -> str:
+        known = sorted({*self._known, *self._announced, *self._allowed})
+        more = f" and {len(known) - _LISTED_QUEUES} more" if len(known) > _LISTED_QUEUES else ""
+        return (
+            f"queue: expected one that an agent has announced, got {name!r}: name none or one of "
+            f"{', '.join(known[:_LISTED_QUEUES])}{more}; or start an agent that serves it, or allow it by "
+            "WARRENER_SCHEDULER_QUEUES"
+        )
+
+
+class JobTypeUsers:
+    """The users of the broker to whom a setting gives job types, by patterns of their names."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = users
+
+    def find(self, job_type: str) -> str | None:
+        """Return the one user that may announce this job type; None: the first that does."""
+        return next((user for one, user in self._users.items() if fnmatchcase(job_type, one)), None)
+
+
 class AnnouncementHandler:
     """Handles announcements of agents; a repeat changes nothing."""
 
-    def __init__(self, ports: SchedulerPorts, code_schedules: CodeSchedules, breakers: BreakerCache) -> None:
-        self._ports = ports
+    def __init__(
+        self,
+        ports: SchedulerPorts,
+        code_schedules: CodeSchedules,
+        breakers: BreakerCache,
+        known_queues: KnownQueues,
+        job_type_users: "JobTypeUsers",
+    ) -> None:
+        self._ports, self._known_queues, self._users = ports, known_queues, job_type_users
         self._bus, self._store, self._clock, _, _ = ports
         self._code_schedules, self._breakers = code_schedules, breakers
 
-    async def carry_out(self, events: Sequence[AgentAnnounced]) -> None:
+    async def carry_out(self, announcements: Sequence[Announcement]) -> None:
         """Store the job types, declare the queues and adopt the schedules of these announcements; then let
         jobs and requests go on that have waited for an agent that knows their type."""
-        if not events:
+        if not announcements:
             return
-        now = self._clock.now()
-        rows = [row for event in events for row in job_type_rows(event, now)]
-        await self._store.put_job_types(rows)
+        now, events = self._clock.now(), [one.event for one in announcements]
+        rows: list[JobTypeRow] = []
+        for event, user_id in announcements:
+            declared = job_type_rows(event, now, user_id)
+            await self._put(declared)
+            rows += declared
+        await self._report_conflicts(rows, now)
         served = {queue for event in events for queue in event.data.queues} | {row.queue for row in rows}
         queues = sorted(served)
         refused = await declare_pieces(self._bus, Topology((), tuple(map(dispatch_queue, queues))))
+        self._known_queues.add(
+            {name for name in queues if f"queue {dispatch_queue(name).name}" not in refused}
+        )
         _log.info("Dispatch queues were declared.", action="job_types.queues_declared", queues=queues)
         if refused:  # nothing else waits for them: the supervisor raises an incident about each
             _log.error(
                 "Dispatch queues cannot be declared.", action="job_types.queues_refused", refused=refused
             )
-        for event in events:
-            await self._code_schedules.adopt(event)
+        for event, user_id in announcements:
+            await self._code_schedules.adopt(event, user_id)
         await self._wake_jobs(
-            {row.name for row in rows if not self._breakers.is_open(row.name, row.policy, None)}
+            {
+                one.name
+                for event in events
+                for one in event.data.job_types
+                if not self._breakers.is_open(one.name, one.policy, None)
+            }
         )
-        await self._requeue_requests({row.name for row in rows})
+        await self._requeue_requests(
+            {row.name for row in rows if self._users.find(row.name) in {None, row.broker_user}}
+        )
         _log.info(
             "Agents announced what they can run.",
             action="job_types.stored",
             agents=[event.data.agent_id for event in events],
             job_types=sorted({row.name for row in rows}),
         )
+
+    async def _put(self, rows: Sequence[JobTypeRow]) -> None:
+        """Store job types of nobody else: who has announced one keeps it while it is stored, and one that the
+        setting gives to a user is that user's alone."""
+        given = [row for row in rows if row.broker_user and self._users.find(row.name) == row.broker_user]
+        await self._store.put_job_types([row for row in rows if self._users.find(row.name) is None])
+        if given:
+            await self._store.put_job_types(given, _TAKES_OVER)
+
+    async def _report_conflicts(self, rows: Sequence[JobTypeRow], now: datetime) -> None:
+        """Raise an incident for each of the first job types of which a declaration of these does not count.
+        An agent may declare thousands."""
+        stored = await self._store.job_types({row.name for row in rows})
+        owned = {
+            row.name: replace(stored.get(row.name, row), broker_user=user)
+            for row in rows
+            if (user := self._users.find(row.name)) is not None
+        }
+        found = [
+            (row, counts)
+            for row in rows
+            if (counts := owned.get(row.name) or stored.get(row.name)) and _is_conflict(row, counts)
+        ]
+        if not found:
+            return
+        row, counts = found[0]
+        _log.warning(
+            "Declarations of job types do not count: those of other agents do.",
+            action="job_types.conflict",
+            declarations=len(found),
+            job_type=row.name,
+            agent_id=row.announced_by,
+            broker_user=row.broker_user,
+            counts=counts.announced_by,
+            counts_of=counts.broker_user,
+        )
+        raised = [_conflict(*each, now) for each in found[:_MAX_CONFLICTS]]
+        await self._store.escalations.raise_incidents(raised)
 
     async def _wake_jobs(self, names: AbstractSet[str]) -> None:
         """Make jobs due now that agents have given back. Those behind a breaker are woken by it."""
@@ -96,9 +251,47 @@ class AnnouncementHandler:
             )
 
 
-def job_type_rows(event: AgentAnnounced, now: datetime) -> list[JobTypeRow]:
-    """Return the rows of one announcement. Its time orders it among others, but none is from the future."""
-    announced_at = min(event.time or now, now)
+def _is_conflict(row: JobTypeRow, counts: JobTypeRow) -> bool:
+    """True if a declaration is another user's than the one that counts, or differs from that and is not just
+    an earlier one of its user. Agents of earlier versions name no user."""
+    if row.broker_user and counts.broker_user not in {None, row.broker_user}:
+        return True
+    is_earlier = row.broker_user == counts.broker_user and row.announced_at < counts.announced_at
+    return not is_earlier and not row.declares(counts)
+
+
+def _conflict(row: JobTypeRow, counts: JobTypeRow, now: datetime) -> RaisedIncident:
+    ours, theirs = (
+        f"agent {one.announced_by} (user {one.broker_user or 'unknown'})" for one in (row, counts)
+    )
+    text = (
+        f"expected {ours} to declare {row.name} as {theirs} does, which counts, got another declaration; "
+        "run the same code, or end the agents of one"
+    )
+    if counts.broker_user not in {None, row.broker_user}:
+        text = (
+            f"expected an agent of user {counts.broker_user}, to whom {row.name} belongs, to declare it, got "
+            f"{ours}; run it as that user, or give the job type to another by "
+            "WARRENER_SCHEDULER_JOB_TYPE_USERS"
+        )
+    return RaisedIncident(
+        kind=JOB_TYPE_CONFLICT,
+        fingerprint=f"{JOB_TYPE_CONFLICT}:{row.name}"[:200],
+        occurrence=f"{row.announced_by} {now.isoformat(timespec='minutes')}",
+        subject=row.name,
+        job_type=row.name,
+        sample={"text": text},
+        raised_at=now,
+    )
+
+
+def job_type_rows(event: AgentAnnounced, now: datetime, user_id: str | None = None) -> list[JobTypeRow]:
+    """Return the rows of one announcement. Its times order it among others, but none is from the future.
+
+    An announcement about one queue declares the job types of that queue: its sender may not announce others,
+    to which it may be led by a retry rule of theirs.
+    """
+    announced_at, started_at = min(event.time or now, now), event.data.started_at
     return [
         JobTypeRow(
             name=declared.name,
@@ -110,8 +303,11 @@ def job_type_rows(event: AgentAnnounced, now: datetime) -> list[JobTypeRow]:
             description=declared.description,
             announced_by=event.data.agent_id,
             announced_at=announced_at,
+            broker_user=user_id,
+            started_at=started_at and min(started_at, now),
         )
         for declared in event.data.job_types
+        if event.data.queue in {None, declared.queue}
     ]
 
 

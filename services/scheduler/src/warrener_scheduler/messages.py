@@ -16,11 +16,12 @@ from pydantic_core import to_json
 from warrener_contracts import events, topology
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.identity import job_id_of, schedule_from_source
-from warrener_contracts.messages import Message, build_message, build_reply, cancel_behind_reports
+from warrener_contracts.messages import Message, build_message, build_reply, cancel_behind_reports, encode
 from warrener_contracts.parking import park_event
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
+from warrener_scheduler.rejections import Rejected
 from warrener_store.jobs.rows import JobRow
 
 SOURCE = "warrener/scheduler"
@@ -84,7 +85,7 @@ def deduplicated_reply(event: events.JobRequested, row: JobRow, address: str, no
 
 
 def rejection(
-    event: events.JobRequested, received: DecodedEvent, reason: events.Reason, detail: str, now: datetime
+    event: events.JobRequested, received: DecodedEvent, rejected: Rejected, now: datetime
 ) -> list[Message]:
     """Build the reply and the event of a rejected request, and park the request as it was received.
 
@@ -92,12 +93,10 @@ def rejection(
     not: its schedule has gone on without it.
     """
     job_id = job_id_of(event.source, event.id)
-    reply_id = f"{job_id}:rejected:{reason.value}"
-    waits = reason is events.Reason.UNKNOWN_JOB_TYPE and schedule_from_source(event.source) is None
+    reply_id = f"{job_id}:rejected:{rejected.reason.value}"
+    waits = rejected.reason is events.Reason.UNKNOWN_JOB_TYPE and schedule_from_source(event.source) is None
     address = (topology.REQUESTS, event.data.job_type) if waits else None
-    return _reject(
-        event, received, reason, detail, reply_id=reply_id, job_id=job_id, now=now, address=address
-    )
+    return _reject(event, received, rejected, reply_id=reply_id, job_id=job_id, now=now, address=address)
 
 
 def requeue_command(ids: Sequence[str], now: datetime) -> Message:
@@ -118,9 +117,8 @@ def schedule_rejection(
     """Do the same for a schedule command."""
     # of a safe length, whatever the id of the command is
     reply_id = str(uuid5(job_id_of(event.source, event.id), f"{event.type}\nrejected"))
-    return _reject(
-        event, received, events.Reason.BAD_FIELDS, detail, reply_id=reply_id, now=now, queue=_COMMANDS
-    )
+    rejected = Rejected(events.Reason.BAD_FIELDS, detail)
+    return _reject(event, received, rejected, reply_id=reply_id, now=now, queue=_COMMANDS)
 
 
 def unusable_replies(found: DecodeFailure, now: datetime) -> list[Message]:
@@ -157,8 +155,7 @@ def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
 def _reject(
     event: events.Event[Any],
     received: DecodedEvent,
-    reason: events.Reason,
-    detail: str,
+    rejected: Rejected,
     *,
     reply_id: str,
     now: datetime,
@@ -177,16 +174,27 @@ def _reject(
             request_source=event.source,
             job_id=job_id,
             job_type=getattr(event.data, "job_type", None),
-            reason=reason,
-            detail=detail,
+            reason=rejected.reason,
+            detail=rejected.detail,
         ),
     )
     reply_to = getattr(event.data, "reply_to", None)
-    return [*_reply_messages(reply, reply_to), park_event(received, queue, reason, detail, address)]
+    if rejected.hides_arguments:
+        data = event.data.model_copy(update={"arguments": {}})
+        received = DecodedEvent(event, encode(event.model_copy(update={"data": data})))
+    parked = park_event(received, queue, rejected.reason, rejected.public, address)
+    return [*_reply_messages(reply, reply_to, rejected.public), parked]
 
 
-def _reply_messages(event: events.JobRejected, address: str | None) -> list[Message]:
-    return [build_message(event), *([build_reply(event, address)] if address else [])]
+def _reply_messages(
+    event: events.JobRejected, address: str | None, public: str | None = None
+) -> list[Message]:
+    """Build the reply, which quotes values, and the event for everybody, which has the `public` detail."""
+    shown = event.model_copy(update={"data": event.data.model_copy(update={"detail": public})})
+    return [
+        build_message(event if public is None else shown),
+        *([build_reply(event, address)] if address else []),
+    ]
 
 
 def _if_set(name: str, moment: datetime | None) -> str:

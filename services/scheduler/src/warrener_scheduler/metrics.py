@@ -7,8 +7,9 @@ from datetime import datetime
 from warrener_contracts.events import JobRequested, Reason, TickStatus
 from warrener_runtime.telemetry.metric_names import JOBS_REQUESTED, PARKED, SCHEDULE_LAG, TICK_LATENESS, TICKS
 from warrener_runtime.telemetry.metrics import Metrics
-from warrener_scheduler.decisions.admission import Duplicate, Rejected
+from warrener_scheduler.decisions.admission import Duplicate
 from warrener_scheduler.decisions.backfill import is_backfilled
+from warrener_scheduler.rejections import Rejected
 from warrener_store.jobs.rows import JobRow
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import TickRow

@@ -1,6 +1,6 @@
 """The surroundings that the parts of a scheduler share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -12,6 +12,9 @@ from warrener_runtime.publishing import publish_all
 from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_store.store import Store
+
+UnknownQueues = Mapping[str | None, str]
+"""Queues that no request may name, each with the reason."""
 
 
 class SchedulerPorts(NamedTuple):

@@ -41,7 +41,7 @@ from warrener_scheduler.decisions.redrive import (
     plan_next_step,
     remaining_capacity,
 )
-from warrener_scheduler.job_types import JobTypeCache
+from warrener_scheduler.job_types import JobTypeCache, KnownQueues
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.dead_letters.rows import (
     DeadLetter,
@@ -67,8 +67,8 @@ _MAX_CHANGE_ATTEMPTS = 20
 class RedriveRunner:
     """Carries out redrives and drops of dead letters. Any number of schedulers may run one."""
 
-    def __init__(self, ports: SchedulerPorts) -> None:
-        self._ports = ports
+    def __init__(self, ports: SchedulerPorts, queues: KnownQueues) -> None:
+        self._ports, self._queues = ports, queues
         _, self._store, self._clock, self._telemetry, _ = ports
         self._dead_letters = ports.store.dead_letter_store
         self._job_types = JobTypeCache(ports.store, ports.clock)
@@ -255,6 +255,7 @@ class RedriveRunner:
         dead = await self._store.jobs_by_id([dead_letter.job_id for dead_letter in dead_letters])
         types = {job.job_type for job in dead.values()}
         known = await self._job_types.get_many(types)
+        unknown = await self._queues.find_unknown({options.queue or job.queue for job in dead.values()})
         hashes = {job.request_hash for job in dead.values()}
         since = min(dead_letter.died_at for dead_letter in dead_letters)
         found = (
@@ -268,6 +269,7 @@ class RedriveRunner:
                 job := dead[dead_letter.job_id],
                 options,
                 known=known.get(job.job_type),
+                unknown_queues=unknown,
                 successes=found,
                 redrive_id=row.redrive_id,
                 now=now,

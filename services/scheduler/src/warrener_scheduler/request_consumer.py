@@ -10,19 +10,21 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.events import AgentAnnounced, JobRequested
-from warrener_contracts.inbox import Inbox, ParkedEvent
+from warrener_contracts.codec import DecodedEvent, refuse
+from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData, JobRequested, Reason
+from warrener_contracts.inbox import Inbox, ParkedEvent, original_address
 from warrener_contracts.messages import Message, batch_parked
+from warrener_contracts.parking import park_failure
 from warrener_contracts.topology import DEAD, MAX_BODY, MAX_EVENTS, REQUESTS_QUEUE
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.accept import JobRequest, RequestAcceptor, log_rejections
 from warrener_scheduler.dispatch import CongestedQueues
-from warrener_scheduler.job_types import AnnouncementHandler, JobTypeCache
+from warrener_scheduler.job_types import Announcement, AnnouncementHandler, JobTypeCache
 from warrener_scheduler.messages import unusable_replies
 from warrener_scheduler.ports import SchedulerPorts
+from warrener_scheduler.request_keys import RequestKeys
 
 _log = get_logger("accept")
 
@@ -46,10 +48,11 @@ class RequestConsumer:
         *,
         job_types: JobTypeCache,
         congestion: CongestedQueues,
+        request_keys: RequestKeys | None = None,
         max_events: int = MAX_EVENTS,
     ) -> None:
         self._ports, self._acceptor, self._announcements = ports, acceptor, announcements
-        self._job_types, self._congestion = job_types, congestion
+        self._job_types, self._congestion, self._request_keys = job_types, congestion, request_keys
         self._inbox = Inbox(
             REQUESTS_QUEUE.name, {JobRequested, AgentAnnounced}, limit=MAX_BODY, max_events=max_events
         )
@@ -70,7 +73,10 @@ class RequestConsumer:
             self._failed -= _keys(deliveries)
 
     async def _handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        batch = _sort_events(await self._inbox.read(deliveries), self._failed)
+        read = await self._inbox.read(deliveries)
+        if self._request_keys is not None:
+            read = self._request_keys.check(read)
+        batch = _sort_events(read, self._failed)
         if batch.announcements:
             await self._announcements.carry_out(batch.announcements)
             self._job_types.invalidate()
@@ -85,7 +91,9 @@ class RequestConsumer:
             refused = await self._ports.publish(messages)
             await self._congestion.record_refusals(refused, rows)
         if parked:
-            await self._ports.publish(batch_parked(parked))
+            batches = batch_parked(parked)
+            keys = self._request_keys
+            await self._ports.publish(batches if keys is None else keys.vouch(batches))
         if batch.unusable:
             await self._reject(batch.unusable)
         await subscription.ack(deliveries)
@@ -107,7 +115,7 @@ class _RequestBatch:
     """The events of a batch by kind."""
 
     requests: list[JobRequest] = field(default_factory=list[JobRequest])
-    announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
+    announcements: list[Announcement] = field(default_factory=list[Announcement])
     unusable: list[ParkedEvent] = field(default_factory=list[ParkedEvent])
 
 
@@ -129,5 +137,20 @@ def _sort_events(
             elif isinstance(found.event, JobRequested):
                 batch.requests.append(JobRequest(found.event, found, redelivered))
             elif isinstance(found.event, AgentAnnounced):
-                batch.announcements.append(found.event)
+                if why := _find_foreign(found.event.data, *original_address(delivery)):
+                    failure = refuse(found, Reason.ROUTING_KEY_MISMATCH, why)
+                    batch.unusable.append(ParkedEvent(failure, park_failure(failure, REQUESTS_QUEUE.name)))
+                else:
+                    batch.announcements.append(Announcement(found.event, delivery.user_id))
     return batch
+
+
+def _find_foreign(data: AgentAnnouncedData, exchange: str, key: str) -> str | None:
+    """Return why an announcement may not come by this key; None if it may. A permission of its sender names
+    the key, and with it a queue."""
+    queue = key.removeprefix("agent.announced").removeprefix(".") or None
+    if exchange and data.queue != queue:
+        return f"expected an announcement of queue {queue} under {key}, got one of {data.queue}"
+    if data.queue is not None and (foreign := data.foreign_types or {*data.queues} - {data.queue}):
+        return f"expected job types and queues of {data.queue} alone, got {', '.join(sorted(foreign))}"
+    return None

@@ -38,6 +38,8 @@ class RetentionSettings(ServiceSettings):
     """Time that succeeded jobs and their attempts stay after their end; "never" deletes none."""
     scheduler_cancelled_retention: Retention = timedelta(days=7)
     """The same for cancelled jobs, and for the marks that keep a cancelled tree from growing."""
+    scheduler_cancel_mark_retention: Retention = timedelta(days=1)
+    """Time that the mark of a cancel stays whose job no request has come for: one that comes later runs."""
     scheduler_dead_retention: Retention = timedelta(days=30)
     """The same for dead jobs and their dead letters."""
     scheduler_expired_retention: Retention = timedelta(days=30)
@@ -71,6 +73,7 @@ class RetentionSettings(ServiceSettings):
         retentions = [
             self.scheduler_succeeded_retention,
             self.scheduler_cancelled_retention,
+            self.scheduler_cancel_mark_retention,
             self.scheduler_dead_retention,
             self.scheduler_expired_retention,
             self.scheduler_agent_retention,
@@ -97,14 +100,35 @@ class SchedulerSettings(RetentionSettings):
 
     store_url: str = "sqlite:///.warrener/state.db"
     """PostgreSQL, or a SQLite file that all services of this host share."""
+    scheduler_request_keys_file: Path | None = None
+    """File of the keys that may sign requests, each with its job types; none: requests need no signature."""
     scheduler_requests_prefetch: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Maximal number of messages in a batch; as many again are prefetched."""
     scheduler_dispatch_interval: Annotated[DurationSeconds, Field(gt=0, le=60)] = 0.5
     """Time between two looks at the jobs that wait for their time."""
+    scheduler_queues: tuple[str, ...] = ()
+    """Queues that requests may name though no agent has announced them; patterns, such as `batch-*`."""
+    scheduler_job_type_users: dict[str, str] = Field(default_factory=dict)
+    """Users of the broker to whom job types belong, by patterns of their names: `{"payments.*": "payroll"}`.
+    Nobody else announces those, not even first, and the user takes over what another has announced. Other job
+    types belong to the user that first announced them, while they are stored."""
     scheduler_rejection_limit: Annotated[int, Field(ge=0, le=1000)] = 10
     """Number of rejected ticks in a row after which a schedule is paused; 0: never."""
+    scheduler_trigger_exchanges: dict[str, list[str]] = Field(default_factory=dict)
+    """Exchanges of your own that schedules may wait for, each with the topic patterns of their keys:
+    `{"airport": ["landed.*"], "shop": ["#"]}`. Beside them, schedules may wait for events of jobs, schedules,
+    breakers, agents and services on `warrener.events`, never for replies."""
     scheduler_tick_retention: PositiveDuration = timedelta(days=90)
     """Time that the tick history keeps a tick; waiting ticks, and ticks not known to be published, stay
     longer."""
     scheduler_ticks_keep_newest: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of newest ticks of each schedule that stay however old they are."""
+
+    @model_validator(mode="after")
+    def _check_trigger_exchanges(self) -> Self:
+        if any(exchange.startswith("warrener.") for exchange in self.scheduler_trigger_exchanges):
+            raise ValueError(
+                "scheduler_trigger_exchanges with exchanges of your own: of Warrener's, schedules may wait "
+                "for public events, and nothing else"
+            )
+        return self

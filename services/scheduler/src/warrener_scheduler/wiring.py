@@ -7,7 +7,7 @@ from warrener_contracts.codec import DecodeFailure
 from warrener_contracts.commands import Command, CommandInbox, CommandReplies, one_by_one
 from warrener_contracts.messages import Message
 from warrener_contracts.registry import build_models
-from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TOPOLOGY, TRIGGERS_QUEUE
+from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE, SCHEDULER_COMMANDS, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus import Bus
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.health import current_refusals
@@ -22,12 +22,19 @@ from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import STORE_DURATION
 from warrener_scheduler.accept import RejectedTicks, RequestAcceptor
 from warrener_scheduler.dispatch import BreakerCache, CongestedQueues, Dispatcher, DispatchGates
-from warrener_scheduler.job_types import REFRESH_INTERVAL, AnnouncementHandler, JobTypeCache
+from warrener_scheduler.job_types import (
+    REFRESH_INTERVAL,
+    AnnouncementHandler,
+    JobTypeCache,
+    JobTypeUsers,
+    KnownQueues,
+)
 from warrener_scheduler.messages import SOURCE, unusable_replies
 from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_scheduler.redrive import RedriveRunner
 from warrener_scheduler.request_consumer import RequestConsumer, is_heavy
+from warrener_scheduler.request_keys import load_request_keys
 from warrener_scheduler.retention.pruner import Pruner, TickPruner
 from warrener_scheduler.schedules.commands import ScheduleCommandHandler
 from warrener_scheduler.schedules.ticker import Ticker, TickerLoop
@@ -60,28 +67,44 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once."""
     metrics = SchedulerMetrics(telemetry.metrics)
     ports = SchedulerPorts(bus, store, clock, telemetry, metrics)
-    redrives, ticker, job_types = RedriveRunner(ports), Ticker(ports), JobTypeCache(store, clock)
+
+    async def read_secret() -> str:
+        return await store.installation_secret(entropy.new_id(), entropy.new_secret())
+
+    queues = KnownQueues(store, clock, bus, settings.scheduler_queues)
+    ticker, job_types = Ticker(ports, read_secret), JobTypeCache(store, clock)
+    redrives = RedriveRunner(ports, queues)
     gates = DispatchGates(BreakerCache(store), CongestedQueues(store, clock))
-    bindings = TriggerBindings(bus, store)
+    bindings = TriggerBindings(bus, store, settings.scheduler_trigger_exchanges)
     writer = ScheduleWriter(store, clock, bindings)
-    code_schedules = CodeSchedules(store, clock, ticker.wake, writer)
+    users = JobTypeUsers(settings.scheduler_job_type_users)
+    code_schedules = CodeSchedules(store, clock, ticker.wake, writer, users.find)
     acceptor = RequestAcceptor(
         ports,
         gates,
         job_types,
+        queues,
         rejected_ticks=RejectedTicks(store, clock, settings.scheduler_rejection_limit or None),
         idempotency_window=settings.scheduler_idempotency_window,
     )
     request_consumer = RequestConsumer(
         ports,
         acceptor,
-        AnnouncementHandler(ports, code_schedules, gates.breakers),
+        AnnouncementHandler(ports, code_schedules, gates.breakers, queues, users),
         job_types=job_types,
         congestion=gates.congestion,
+        request_keys=load_request_keys(settings),
         max_events=settings.batch_limit,
     )
     schedule_commands = ScheduleCommandHandler(
-        store, clock, ticker.wake, bindings=bindings, writer=writer, find_types=job_types.get_many
+        store,
+        clock,
+        ticker.wake,
+        bindings=bindings,
+        writer=writer,
+        find_types=job_types.get_many,
+        find_unknown_queues=queues.find_unknown,
+        read_secret=read_secret,
     )
     trigger_consumer = TriggerConsumer(ports, ticker.wake, max_events=settings.batch_limit)
     keep, newest = settings.scheduler_tick_retention, settings.scheduler_ticks_keep_newest
@@ -152,6 +175,7 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
         telemetry,
         store,
         lambda bus, clock, entropy: assemble(bus, store, clock, entropy, telemetry, settings),
+        signs=REQUESTS,
         claim=partial(claim_namespace, store),
     )
 

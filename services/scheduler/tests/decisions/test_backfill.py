@@ -35,8 +35,8 @@ class TestBackfill:
         await stage.publish(put(rule=HOURLY), then=0.5)
         fired = stage.job_ids()
         await stage.publish(backfill(now - 3 * HOUR, now - HOUR), then=1)
-        past = [now - n * HOUR for n in (3, 2, 1)]
-        assert stage.job_ids() == [*fired, *(tick_job_id("tick", moment) for moment in past)]
+        past, secret = [now - n * HOUR for n in (3, 2, 1)], await stage.secret()
+        assert stage.job_ids() == [*fired, *(tick_job_id("tick", moment, secret) for moment in past)]
         ticks = await stage.tick_rows()
         assert [tick.nominal_at for tick in ticks[:3]] == past
         assert all(is_backfilled(tick) and tick.request is None for tick in ticks[:3])
@@ -133,8 +133,8 @@ class TestPortions:
 
     def test_a_portion_begun_again_after_a_crash_keeps_the_turns_of_the_rest(self) -> None:
         now, (row, data, times) = at(1), self.planned(BATCH_SIZE + 10)
-        first = plan_batch(row, data, times, {}, now)
-        again = plan_batch(row, data, times, {tick.nominal_at: tick for tick in first.ticks}, now)
+        first = plan_batch(row, data, times, {}, now, secret="s")
+        again = plan_batch(row, data, times, {tick.nominal_at: tick for tick in first.ticks}, now, secret="s")
         assert (again.ticks, again.passed_over, again.rest) == ((), BATCH_SIZE, first.rest)
         assert first.rest is not None
         turns = [tick.wake_at for tick in first.ticks]
@@ -143,9 +143,10 @@ class TestPortions:
 
     def test_what_is_published_does_not_hold_back_the_rest(self) -> None:
         now, (row, data, times) = at(1), self.planned(3)
-        first = plan_batch(row, data, times, {}, now)
+        first = plan_batch(row, data, times, {}, now, secret="s")
         done = {tick.nominal_at: replace(tick, wake_at=None, request=None) for tick in first.ticks[:1]}
-        assert [tick.nominal_at for tick in plan_batch(row, data, times, done, now).ticks] == times[1:]
+        rest = plan_batch(row, data, times, done, now, secret="s").ticks
+        assert [tick.nominal_at for tick in rest] == times[1:]
 
 
 class TestPutsFromLongAgo:
@@ -164,7 +165,7 @@ class TestPutsFromLongAgo:
             name="tick", rule=IntervalRule(every=timedelta(days=1)), job_type="flights.load"
         )
         row = plan_first_tick(ScheduleRow(definition=spec, put_at=at(1), zone_version="2026a"), at(1))
-        found = decide_ticks(DueSchedule(row), at(1) + timedelta(days=7), "2026b")
+        found = decide_ticks(DueSchedule(row), at(1) + timedelta(days=7), "2026b", "s")
         assert [tick.nominal_at for tick in found.ticks] == [at(86_400 * day) for day in range(1, 8)]
 
     async def test_a_single_tick_is_not_lost_however_late_its_put_arrives(self, stage: Stage) -> None:

@@ -23,6 +23,7 @@ from warrener_scheduler.retention.pruner import ClaimLost, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.jobs.rules import CANCEL_MARK
 from warrener_store.memory import MemoryStore
 from warrener_store.parked.rows import ParkedFilter
 from warrener_store.workflows.rows import SignalRow, TurnRow
@@ -185,6 +186,19 @@ async def test_a_job_type_stays_while_an_agent_serves_its_queue_or_a_schedule_na
     await stage.store.put_agents([agent])
     await stage.clock.leap(31 * 86_400.0)
     assert set(await stage.store.job_types()) == {"flights.load", "served"}
+
+
+async def test_the_mark_of_a_cancel_that_no_request_followed_is_gone_after_a_day(scene: Scene) -> None:
+    now = scene.clock.now()
+    mark = queued_job(
+        job_type=CANCEL_MARK, state=JobState.CANCELLED, finished_at=now, accepted_at=now, wake_at=None
+    )
+    cancelled = replace(mark, job_id=uuid4(), job_type="flights.load")
+    await scene.store.insert_jobs([mark, cancelled])
+    for hours, left in ((23, {mark.job_id, cancelled.job_id}), (2, {cancelled.job_id})):
+        await scene.clock.advance(hours * 3600.0)
+        await scene.pruner().run_once()
+        assert await scene.left() == left
 
 
 # -- the window of idempotency keys ------------------------------------------------------------------------

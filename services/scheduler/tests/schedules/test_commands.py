@@ -187,8 +187,8 @@ async def test_nobody_is_answered_who_gave_no_address(stage: Stage) -> None:
     ("fields", "detail"),
     [
         ({"job_type": "no.such"}, "expected a job type that an agent has announced, got 'no.such'"),
-        ({"arguments": {}}, "arguments: expected 'path', got none"),
-        ({"arguments": {"path": 7}}, "arguments.path: expected string, got 7"),
+        ({"arguments": {}}, "arguments: expected a value that meets `required`, got another"),
+        ({"arguments": {"path": 7}}, "arguments.path: expected a value that meets `type`, got another"),
     ],
 )
 async def test_a_checked_put_whose_requests_would_be_rejected_is_refused(

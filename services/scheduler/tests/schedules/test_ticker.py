@@ -26,7 +26,8 @@ class TestOnTime:
         await stage.publish(put(), then=3.2)
         ticks = await stage.tick_rows()
         assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
-        assert stage.job_ids() == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
+        secret = await stage.secret()
+        assert stage.job_ids() == [tick_job_id("tick", tick.nominal_at, secret) for tick in ticks]
         assert {tick.status for tick in ticks} == {TickStatus.FIRED}
         assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
         published = [(event.data.status, event.data.job_id) for event in stage.all_of(ScheduleTicked)]
@@ -181,7 +182,7 @@ def decided(row: ScheduleRow, *moments: datetime) -> tuple[ScheduleRow, list[Tic
     ticks: list[TickRow] = []
     for now in moments:
         while row.wake_at is not None and row.wake_at <= now:
-            step = decide_ticks(DueSchedule(row), now, ZONES)
+            step = decide_ticks(DueSchedule(row), now, ZONES, "secret")
             row = step.row
             ticks += step.ticks
     return row, ticks
@@ -235,9 +236,9 @@ def test_every_nominal_time_has_one_row_whenever_somebody_looks(
 
 def test_a_tick_is_not_missed_before_the_next_one_is_due() -> None:
     row = scheduled(START, rule=IntervalRule(every=timedelta(milliseconds=100)))
-    step = decide_ticks(DueSchedule(row), at(0.099), ZONES)
+    step = decide_ticks(DueSchedule(row), at(0.099), ZONES, "secret")
     assert [(tick.nominal_at, tick.status) for tick in step.ticks] == [(START, TickStatus.FIRED)]
-    step = decide_ticks(DueSchedule(step.row), at(0.099), ZONES)
+    step = decide_ticks(DueSchedule(step.row), at(0.099), ZONES, "secret")
     assert [(tick.nominal_at, tick.status) for tick in step.ticks] == [(at(0.1), TickStatus.FIRED)]
 
 
@@ -245,7 +246,7 @@ def test_a_tick_is_not_missed_before_the_next_one_is_due() -> None:
 def test_a_long_absence_is_caught_up_with_in_portions(misfire: str, jobs: int) -> None:
     count = 3 * BATCH_SIZE + 500
     row = scheduled(START, misfire=misfire, max_catch_up=10, catch_up_window=5.5)
-    first = decide_ticks(DueSchedule(row), at(count), ZONES)
+    first = decide_ticks(DueSchedule(row), at(count), ZONES, "secret")
     assert len(first.ticks) == BATCH_SIZE
     assert first.row.wake_at == at(BATCH_SIZE) - DECISION_LEAD, "the others have their turn between"
     row, ticks = decided(row, at(count))
@@ -257,7 +258,7 @@ def test_a_long_absence_is_caught_up_with_in_portions(misfire: str, jobs: int) -
 def test_another_zone_database_replans() -> None:
     row = scheduled(START, rule=CronRule(expression="0 12 * * *"))
     wrong = replace(row, zone_version="2025z", next_at=at(11 * 3600), wake_at=START)
-    step = decide_ticks(DueSchedule(wrong), START, ZONES)
+    step = decide_ticks(DueSchedule(wrong), START, ZONES, "secret")
     assert step.ticks == ()
     assert (step.row.next_at, step.row.zone_version) == (at(12 * 3600), ZONES)
 
@@ -277,7 +278,8 @@ async def test_a_scheduler_that_starts_with_another_zone_database_replans() -> N
 def test_a_replaced_schedule_has_missed_nothing_before_that_when_it_is_replanned() -> None:
     row = scheduled(at(3600 * 72), rule=CronRule(expression="@hourly"))
     again = replace(row, zone_version="2025z", last_nominal_at=START, wake_at=row.put_at)
-    step = decide_ticks(DueSchedule(again), at(3600 * 72 + 60), ZONES)
+    step = decide_ticks(DueSchedule(again), at(3600 * 72 + 60), ZONES, "secret")
     assert [tick.nominal_at for tick in step.ticks] == [row.put_at]
-    later = decide_ticks(DueSchedule(replace(again, last_nominal_at=row.put_at)), at(3600 * 72 + 60), ZONES)
+    decided = DueSchedule(replace(again, last_nominal_at=row.put_at))
+    later = decide_ticks(decided, at(3600 * 72 + 60), ZONES, "secret")
     assert later.ticks == ()

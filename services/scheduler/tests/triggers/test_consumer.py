@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from pydantic import ValidationError
-from services.scheduler.tests.stage import SECOND, Stage, named
+from services.scheduler.tests.stage import SECOND, SETTINGS, Stage, named
 
 from warrener_contracts import events
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message
@@ -24,10 +24,11 @@ from warrener_contracts.triggers import (
 )
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.virtual_clock import SeededEntropy
+from warrener_scheduler.decisions import trigger_graph
 from warrener_scheduler.decisions.triggers import passes
-from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.jobs.rows import Save
+from warrener_store.schedules.rows import ScheduleRow
 
 AIRPORT = Exchange("airport")
 LANDED = EventRule(exchange="airport", key="landed.*", event_argument="path")
@@ -291,15 +292,44 @@ class TestBindings:
         """Both consume one queue: the one that receives a message reads the schedules from the store."""
         bus = MemoryBus(airport.broker, name="second")
         await bus.start()
-        second = assemble(
-            bus, airport.store, airport.clock, SeededEntropy(2), airport.telemetry, SchedulerSettings()
-        )
+        second = assemble(bus, airport.store, airport.clock, SeededEntropy(2), airport.telemetry, SETTINGS)
         await second.start()
         await send(airport, put("landing", PLAIN))
         await airport.send(*(message(number) for number in range(50)), then=3)
         assert len(set(airport.job_ids())) == len(jobs(airport)) == 50
         await second.stop()
         await bus.close()
+
+
+class TestAllowedAddresses:
+    @pytest.mark.parametrize("key", ["#", "*.me", "reply.#", "reply.shop-1", "#.me", "command.handled"])
+    async def test_a_rule_for_replies_is_refused(self, stage: Stage, key: str) -> None:
+        await send(stage, put("thief", EventRule(key=key)), put("fine", EventRule(key="job.*.pay")))
+        (refusal,) = refusals(stage)
+        assert f"got {key!r}" in refusal
+        assert list(await stage.store.schedules()) == ["fine"]
+
+    @pytest.mark.parametrize(
+        ("key", "is_allowed"), [("landed.*", True), ("landed.jfk", True), ("landed.#", False), ("#", False)]
+    )
+    def test_a_pattern_covers_bindings_that_receive_no_more(self, key: str, *, is_allowed: bool) -> None:
+        allowed = {"airport": ["left.#", "landed.*"]}
+        assert trigger_graph.is_allowed(("airport", key), allowed) is is_allowed
+        assert not trigger_graph.is_allowed(("harbour", key), allowed)
+
+    async def test_an_exchange_that_no_setting_names_is_refused(self, stage: Stage) -> None:
+        await stage.bus.declare(Topology((Exchange("harbour"),), ()))
+        await send(stage, put("ships", EventRule(exchange="harbour")))
+        (refusal,) = refusals(stage)
+        assert "or of an exchange that WARRENER_SCHEDULER_TRIGGER_EXCHANGES allows" in refusal
+
+    async def test_a_schedule_that_was_allowed_before_receives_nothing(self, airport: Stage) -> None:
+        thief = put("thief", EventRule(key="reply.#")).data
+        await airport.store.put_schedules(
+            [ScheduleRow(definition=thief, put_at=airport.clock.now(), zone_version="2026a")]
+        )
+        await send(airport, put("landing", PLAIN))
+        assert ("warrener.events", "reply.#") not in await airport.store.triggers.add_bindings([])
 
 
 class TestLoops:
@@ -327,7 +357,7 @@ class TestLoops:
         assert len(await stage.store.schedules()) == len(rules) - 1
 
     async def test_events_of_its_own_ticks_and_jobs_start_nothing(self, stage: Stage) -> None:
-        await send(stage, put("all", EventRule(key="#")), then=1)
+        await send(stage, put("all", EventRule(key="job.#")), then=1)
         await send(stage, named(events.ScheduleTriggerRequested, "all", "t"), then=1)
         (job,) = stage.job_ids()
         await finish(stage, job)

@@ -4,6 +4,7 @@ A request whose job is in the store already is a duplicate: its digest says whet
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -18,9 +19,11 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, JobRequested, JobReq
 from warrener_contracts.gates import job_gates, map_gate
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.private_payloads import are_encrypted, encrypted_key
 from warrener_contracts.retryability import REQUEST_REJECTED
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.templates import TemplateError
+from warrener_scheduler.rejections import Rejected
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.gates.rows import encode_gates
 from warrener_store.jobs.rows import JobRow
@@ -47,14 +50,6 @@ class Accepted(NamedTuple):
     row: JobRow
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """No job, and the reason."""
-
-    reason: Reason
-    detail: str
-
-
 AdmissionDecision = Accepted | Rejected
 
 
@@ -77,8 +72,11 @@ def job_id_for(event: JobRequested) -> UUID:
     return job_id_of(event.source, event.id)
 
 
-def decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> AdmissionDecision:
-    """Accept or reject `event`, given its job type as announced, None if no agent has announced it.
+def decide(
+    event: JobRequested, known: CachedJobType | None, now: datetime, unknown_queues: Mapping[str | None, str]
+) -> AdmissionDecision:
+    """Accept or reject `event`, given its job type as announced, None if no agent has announced it, and the
+    queues that no request may name but for this job type, with the reasons.
 
     The row gets the trace context of the event.
     """
@@ -88,9 +86,13 @@ def decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> A
             f"expected a job type that an agent has announced, got {data.job_type!r}: start an agent for it"
         )
         return Rejected(Reason.UNKNOWN_JOB_TYPE, detail)
-    problem = find_argument_error(known.validator, data.arguments) if known.validator else None
+    if (why := _find_plain_arguments(known, data.arguments)) is not None:
+        return Rejected(Reason.BAD_ARGUMENTS, why, hides_arguments=True)
+    if data.queue in unknown_queues and data.queue not in {known.row.queue, *known.row.policy.rule_queues}:
+        return Rejected(Reason.BAD_FIELDS, unknown_queues[data.queue])
+    problem = find_argument_problem(known, data.arguments)
     if problem is not None:
-        return Rejected(Reason.BAD_ARGUMENTS, problem)
+        return problem
     try:
         return Accepted(_row(event, known.row, now))
     except TemplateError as error:
@@ -101,7 +103,19 @@ def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected
     """Decide about `event`, for whose job (or idempotency key) the store holds `row`."""
     requested_id = job_id_for(event)
     if row.job_id != requested_id:
+        if not _is_same_work(event.data.arguments, row.arguments):
+            detail = (
+                f"expected the arguments of job {row.job_id}, which has the idempotency key "
+                f"{event.data.idempotency_key!r}, got others: a new job needs a new key"
+            )
+            return Rejected(Reason.CONFLICTING_REPEAT, detail)
         return Duplicate(row, dispatch=False, instead_of=requested_id)
+    if row.request_hash and row.source != event.source:
+        detail = (
+            f"expected the id of an own request, got {event.id!r}, which another source has used: "
+            "a new job needs a new id"
+        )
+        return Rejected(Reason.CONFLICTING_REPEAT, detail)
     if row.request_hash not in ("", request_digest(event.data)):
         detail = (
             f"expected the content of the earlier request with id {event.id!r}, got another one: "
@@ -112,14 +126,24 @@ def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected
     return Duplicate(row, dispatch=published)  # supervisors publish the unpublished ones
 
 
+def _is_same_work(arguments: JsonObject, earlier: JsonObject) -> bool:
+    """True if a repeat of a key requests what its job does. When it is to run may have moved meanwhile.
+
+    Encrypted arguments are written otherwise each time, and nobody here can read them.
+    """
+    if encrypted_key(arguments) is not None and encrypted_key(earlier) is not None:
+        return True
+    return arguments == earlier or _CANONICAL.encode(arguments) == _CANONICAL.encode(earlier)
+
+
 def rejected_row(event: JobRequested, rejected: Rejected, now: datetime) -> JobRow:
     """Return the row of a child job whose request was rejected: its parent may wait for an end of it."""
     data = event.data
-    error = ErrorInfo(kind=ErrorKind.ERROR, type=REQUEST_REJECTED, message=rejected.detail, retryable=False)
+    error = ErrorInfo(kind=ErrorKind.ERROR, type=REQUEST_REJECTED, message=rejected.public, retryable=False)
     return JobRow(
         job_id=job_id_for(event),
         job_type=data.job_type,
-        queue=data.queue or _QUEUE,
+        queue=_QUEUE if rejected.reason is Reason.BAD_FIELDS else data.queue or _QUEUE,
         arguments={},  # the store may have refused them
         guarantee=Guarantee.IDEMPOTENT,
         policy=JobPolicy(),
@@ -162,8 +186,9 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
     gates = job_gates(data.job_type, policy.gates, data.arguments) if policy.gates else []
     if data.member_of is not None and data.parent_id is not None:
         gates.append((map_gate(data.parent_id, data.member_of.map_id), data.member_of.in_flight))
+    job_id = job_id_for(event)
     return JobRow(
-        job_id=job_id_for(event),
+        job_id=job_id,
         job_type=data.job_type,
         queue=data.queue or job_type.queue,
         arguments=data.arguments,
@@ -179,6 +204,7 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
         accepted_at=now,
         deadline_at=deadline_at,
         request_hash=request_digest(data),
+        request_id=None if event.id == str(job_id) else event.id,
         gates=encode_gates(gates),
         member_of=MemberOf.of(data),
         state=JobState.WAITING if waits else JobState.QUEUED,
@@ -241,15 +267,40 @@ def _json(text: str | None) -> str:
 # -- the arguments -------------------------------------------------------------------------------------------
 
 
-def find_argument_error(validator: jsonschema_rs.Validator, arguments: JsonObject) -> str | None:
-    """Return the mistakes in `arguments`: where, the expected value and the given one; None without any."""
+def find_argument_problem(known: CachedJobType, arguments: JsonObject) -> Rejected | None:
+    """Return what is wrong with the arguments of a job type. Encrypted ones are checked by their agent."""
+    if (why := _find_plain_arguments(known, arguments)) is not None:
+        return Rejected(Reason.BAD_ARGUMENTS, why)
+    if known.validator is None or encrypted_key(arguments) is not None:
+        return None
+    return find_argument_error(known.validator, arguments)
+
+
+def _find_plain_arguments(known: CachedJobType, arguments: JsonObject) -> str | None:
+    if not known.row.policy.encrypted or are_encrypted(arguments):
+        return None
+    return (
+        f"expected encrypted arguments of {known.row.name} alone, got plain ones: give their sender a key "
+        "(WARRENER_ENCRYPTION_KEYS_FILE)"
+    )
+
+
+def find_argument_error(validator: jsonschema_rs.Validator, arguments: JsonObject) -> Rejected | None:
+    """Return the mistakes in `arguments`; None without any. In public, each is its place and the keyword of
+    the schema."""
     if validator.is_valid(arguments):
         return None
-    return "; ".join(map(_describe_error, islice(validator.iter_errors(arguments), _MAX_PROBLEMS)))
+    found = list(islice(validator.iter_errors(arguments), _MAX_PROBLEMS))
+    public = (f"{_place(one)}: expected a value that meets `{one.kind.name}`, got another" for one in found)
+    return Rejected(Reason.BAD_ARGUMENTS, "; ".join(map(_describe_error, found)), "; ".join(public))
+
+
+def _place(error: jsonschema_rs.ValidationError) -> str:
+    return ".".join(["arguments", *(str(part) for part in error.instance_path)])
 
 
 def _describe_error(error: jsonschema_rs.ValidationError) -> str:
-    where = ".".join(["arguments", *(str(part) for part in error.instance_path)])
+    where = _place(error)
     match error.kind.name:
         case "type":
             expected = " or ".join(str(kind) for kind in error.kind.value)

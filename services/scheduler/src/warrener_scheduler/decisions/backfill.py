@@ -68,11 +68,13 @@ def plan_batch(
     existing: Mapping[datetime, TickRow],
     now: datetime,
     *,
+    secret: str,
     last_success: datetime | None = None,
 ) -> BackfillBatch:
     """Plan the ticks of these nominal times, `existing` being their rows in the tick history.
 
-    `last_success`: the newest tick whose job has succeeded, if the arguments name it.
+    `secret`: that of the installation. `last_success`: the newest tick whose job has succeeded, if the
+    arguments name it.
     """
     gap = timedelta(seconds=1 / data.rate)
     # After a crash the stored ticks of this batch keep their turns.
@@ -83,7 +85,7 @@ def plan_batch(
         found = existing.get(nominal_at)
         if found is not None and (found.job_id is not None or found.status is TickStatus.WAITING):
             continue
-        job_id, names = tick_job_id(row.name, nominal_at), None
+        job_id, names = tick_job_id(row.name, nominal_at, secret), None
         if has_placeholders(row.definition.arguments):  # as for a triggered job, without a later success
             success = last_success if last_success is not None and last_success < nominal_at else None
             names = tick_variables(row.definition, Tick(nominal_at, row.runs, before, success))

@@ -10,7 +10,8 @@ from warrener_contracts.identity import redrive_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
-from warrener_scheduler.decisions.admission import CachedJobType, Rejected, decide
+from warrener_scheduler.decisions.admission import AdmissionDecision, CachedJobType, decide
+from warrener_scheduler.rejections import Rejected
 from warrener_store.dead_letters import rows
 from warrener_store.jobs.rows import JobRow
 
@@ -25,15 +26,17 @@ def build_request(
     trace: tuple[str | None, str | None] = (None, None),
 ) -> JobRequested:
     """Build the request for a new job in place of the dead one: the same each time, but for its trace."""
+    job_id = dead_letter.redriven_as or redrive_job_id(dead_letter.job_id, dead_letter.redrives + 1)
+    arguments = merge_patch(dead.arguments, options.edits)
     return JobRequested(
-        id=str(dead_letter.redriven_as or redrive_job_id(dead_letter.job_id, dead_letter.redrives + 1)),
+        id=str(job_id),
         source=f"warrener/redrive/{redrive_id}",
         time=now,
         subject=str(dead_letter.job_id),
         traceparent=trace[0],
         tracestate=trace[1],
         baggage=dead.baggage,
-        data=dead.redriven_data(merge_patch(dead.arguments, options.edits), options.queue, options.policy),
+        data=dead.redriven_data(arguments, options.queue, options.policy),
     )
 
 
@@ -57,6 +60,7 @@ def assess(
     options: JobRedriveRequestedData,
     *,
     known: CachedJobType | None,
+    unknown_queues: Mapping[str | None, str],
     successes: Iterable[rows.SuccessfulRequest],
     redrive_id: UUID,
     now: datetime,
@@ -65,7 +69,8 @@ def assess(
     if other := _find_later_success(dead_letter, dead, successes):
         note = f"the same request has succeeded as job {other}"
         return _move(dead_letter, rows.DeadLetterState.ALREADY_SUCCEEDED, redrive_id, note)
-    refusal = _refusal_reason(build_request(dead_letter, dead, options, redrive_id, now), known, now)
+    request = build_request(dead_letter, dead, options, redrive_id, now)
+    refusal = _refusal_reason(request, decide(request, known, now, unknown_queues))
     state = rows.DeadLetterState.CLAIMED if refusal is None else rows.DeadLetterState.REJECTED
     return _move(dead_letter, state, redrive_id, refusal)
 
@@ -110,9 +115,8 @@ def resolve_outcome(successor: rows.RedriveOutcome) -> rows.DeadLetterTransition
     return rows.DeadLetterTransition(dead_letter.state, replace(dead_letter, state=state, note=note))
 
 
-def _refusal_reason(event: JobRequested, known: CachedJobType | None, now: datetime) -> str | None:
+def _refusal_reason(event: JobRequested, decision: AdmissionDecision) -> str | None:
     """Return why the scheduler would not accept this request; None if it would."""
-    decision = decide(event, known, now)
     if isinstance(decision, Rejected):
         return decision.detail
     size = len(build_message(event).body)

@@ -58,11 +58,11 @@ class ArrivalPlan:
         self.steps.append(Discarded(row, TickStatus.COALESCED, reason))
 
 
-def decide_event_ticks(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
-    """Decide about all arrivals, and when to look next."""
+def decide_event_ticks(due: DueSchedule, now: datetime, zone_version: str, secret: str) -> Advance:
+    """Decide about all arrivals, and when to look next; `secret` as in `decide_ticks`."""
     new = [row for row in due.arrivals if row.nominal_at is None]
     more = len(new) >= PORTION
-    ticks = _EventTicks(due, now)
+    ticks = _EventTicks(due, now, secret)
     ticks.release([row for row in due.arrivals if row.nominal_at is not None])
     plan = _group_arrivals(due, new, now, more=more)
     for step in plan.steps:
@@ -88,8 +88,8 @@ def _group_arrivals(due: DueSchedule, new: Sequence[ArrivalRow], now: datetime, 
 class _EventTicks:
     """Collects the ticks and the outcomes of the arrivals, step by step."""
 
-    def __init__(self, due: DueSchedule, now: datetime) -> None:
-        self.batch = TickBatch(due, now)
+    def __init__(self, due: DueSchedule, now: datetime, secret: str) -> None:
+        self.batch, self._secret = TickBatch(due, now, secret), secret
         self.settled: list[ArrivalOutcome] = []
         self.last_nominal_at = due.row.last_nominal_at
         self._name, self._put_at = due.row.name, due.row.put_at
@@ -133,7 +133,8 @@ class _EventTicks:
         return self.last_nominal_at
 
     def _cause(self, row: ArrivalRow, due_at: datetime) -> TickCause:
-        return TickCause(event_job_id(self._name, row.event_id), due_at, decode(row.event or "{}"))
+        job_id = event_job_id(self._name, row.event_id, self._secret)
+        return TickCause(job_id, due_at, decode(row.event or "{}"))
 
 
 def _debounce_arrivals(

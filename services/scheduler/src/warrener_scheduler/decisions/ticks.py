@@ -44,12 +44,15 @@ _RECHECK_INTERVAL = timedelta(seconds=1)
 _NOTHING = timedelta(0)
 
 
-def decide_ticks(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
-    """Decide the ticks that are due by `now`, or the next one within its lead; and when to look next."""
+def decide_ticks(due: DueSchedule, now: datetime, zone_version: str, secret: str) -> Advance:
+    """Decide the ticks that are due by `now`, or the next one within its lead; and when to look next.
+
+    `secret`: that of the installation, from which the ids of jobs derive.
+    """
     row = due.row
     most = BATCH_SIZE + row.definition.choices.max_catch_up
     ready, following = _ready(row, _nominal_times(row, zone_version, now), _until(row, now), most + 1)
-    batch = TickBatch(due, now)
+    batch = TickBatch(due, now, secret)
     batch.release_waiting()
     decided = ready[:BATCH_SIZE]
     on_time = (
@@ -86,8 +89,8 @@ class TickCause:
 class TickBatch:
     """Collects the ticks of one look at a schedule, in the order of nominal times."""
 
-    def __init__(self, due: DueSchedule, now: datetime) -> None:
-        self._row = due.row
+    def __init__(self, due: DueSchedule, now: datetime, secret: str) -> None:
+        self._row, self._secret = due.row, secret
         self._oldest_waiting = due.oldest_waiting
         self.now = now
         self.spec = due.row.definition
@@ -192,7 +195,7 @@ class TickBatch:
     ) -> None:
         """Record a tick with its request. `previous` is called only if the arguments name a tick before."""
         cause = self.causes.get(nominal_at)
-        job_id = cause.job_id if cause else tick_job_id(self._row.name, nominal_at)
+        job_id = cause.job_id if cause else tick_job_id(self._row.name, nominal_at, self._secret)
         event = cause.event if cause else None
         cancelled = self._last_job if self.choices.overlap is OverlapPolicy.CANCEL and self._busy else None
         names = None

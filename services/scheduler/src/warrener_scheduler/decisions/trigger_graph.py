@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.state_machine import TERMINAL
-from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE, Binding, Queue
+from warrener_contracts.topology import EVENTS, PUBLIC_EVENTS, TRIGGERS_QUEUE, Binding, Queue
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd
 from warrener_runtime.bus.types import matches
 from warrener_scheduler.decisions.triggers import states_of_end
@@ -35,6 +35,24 @@ def upstream_schedules(spec: SchedulePutData) -> set[str]:
     if not isinstance(spec.rule, AfterRule):
         return set()
     return {upstream.schedule for upstream in spec.rule.upstreams if upstream.schedule}
+
+
+def is_allowed(address: Address, allowed: Mapping[str, Collection[str]]) -> bool:
+    """True if schedules may receive each message of the address: by the topic patterns of its exchange in
+    `allowed`, or by PUBLIC_EVENTS."""
+    exchange, key = address
+    patterns = [*allowed.get(exchange, ()), *(PUBLIC_EVENTS if exchange == EVENTS else ())]
+    return any(_covers(pattern.split("."), key.split(".")) for pattern in patterns)
+
+
+def _covers(pattern: list[str], key: list[str]) -> bool:
+    """True if the pattern matches each routing key that the binding `key` matches."""
+    if not pattern:
+        return not key
+    head, rest = pattern[0], pattern[1:]
+    if head == "#":
+        return any(_covers(rest, key[skipped:]) for skipped in range(len(key) + 1))
+    return bool(key) and key[0] != "#" and head in {"*", key[0]} and _covers(rest, key[1:])
 
 
 def triggers_queue_with(addresses: Collection[Address]) -> Queue:

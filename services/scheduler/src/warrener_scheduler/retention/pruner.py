@@ -24,6 +24,7 @@ from warrener_scheduler.settings import RetentionSettings
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 from warrener_store.jobs.rows import AttemptRow, JobRow, StateCount
+from warrener_store.jobs.rules import CANCEL_MARK
 from warrener_store.jobs.views import CheckpointRow
 from warrener_store.retention.rows import JobsBefore, OldRow, OldRows, RetentionKind
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -81,7 +82,8 @@ def jobs_before(settings: RetentionSettings, counts: Iterable[StateCount], now: 
     found: list[JobsBefore] = []
     # A type may have jobs in several queues.
     for job_type, state in dict.fromkeys((one.job_type, one.state) for one in counts if one.state.terminal):
-        keep = settings.scheduler_retention_by_job_type.get(job_type, {}).get(state, of_all[state])
+        usual = settings.scheduler_cancel_mark_retention if job_type == CANCEL_MARK else of_all[state]
+        keep = settings.scheduler_retention_by_job_type.get(job_type, {}).get(state, usual)
         if keep is not None:
             found.append(JobsBefore(job_type, state, now - keep, keyed))
     return found

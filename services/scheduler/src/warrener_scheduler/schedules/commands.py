@@ -19,9 +19,10 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.triggers import TriggerRule
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.decisions.admission import CachedJobType, find_argument_error
+from warrener_scheduler.decisions.admission import CachedJobType, find_argument_problem
 from warrener_scheduler.decisions.backfill import batch_times, plan_batch, refusal_reason
 from warrener_scheduler.messages import SOURCE, schedule_rejection
+from warrener_scheduler.ports import UnknownQueues
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_scheduler.tick_messages import request_text, sample_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
@@ -53,9 +54,12 @@ class ScheduleCommandHandler:
         bindings: TriggerBindings,
         writer: ScheduleWriter,
         find_types: Callable[[AbstractSet[str]], Awaitable[Mapping[str, CachedJobType]]],
+        find_unknown_queues: Callable[[AbstractSet[str | None]], Awaitable[UnknownQueues]],
+        read_secret: Callable[[], Awaitable[str]],
     ) -> None:
         self._schedules, self._clock, self._on_change = schedules, clock, on_change
         self._bindings, self._writer, self._find_types = bindings, writer, find_types
+        self._find_unknown_queues, self._read_secret = find_unknown_queues, read_secret
 
     async def put(self, commands: Sequence[ReceivedCommand[events.SchedulePut]]) -> list[CommandResult]:
         """Create or replace schedules, in one transaction; the last of a name counts."""
@@ -131,9 +135,12 @@ class ScheduleCommandHandler:
                 f"expected a job type that an agent has announced, got {spec.job_type!r}: "
                 "start an agent for it, or put the schedule unchecked"
             )
-        if known.validator is None or isinstance(spec.rule, TriggerRule):  # an event may add an argument
+        if unknown := await self._find_unknown_queues({spec.queue}):
+            return unknown[spec.queue]
+        if isinstance(spec.rule, TriggerRule):  # an event may add an argument
             return None
-        return find_argument_error(known.validator, sample_arguments(spec, self._clock.now()))
+        problem = find_argument_problem(known, sample_arguments(spec, self._clock.now()))
+        return None if problem is None else problem.public
 
     def _carried_out(self, event: ScheduleEvent, *following: Message) -> CommandResult:
         self._on_change()
@@ -161,7 +168,8 @@ class ScheduleCommandHandler:
         existing = await self._schedules.ticks_of(row.name, None, begin=times[0], end=times[-1])
         success = await self._last_success(row)
         by_time = {tick.nominal_at: tick for tick in existing}
-        batch = plan_batch(row, data, times, by_time, now, last_success=success)
+        secret = await self._read_secret()
+        batch = plan_batch(row, data, times, by_time, now, secret=secret, last_success=success)
         stored = await self._schedules.add_ticks(batch.ticks)
         _log.info(
             "Past ticks were requested.",

@@ -6,7 +6,7 @@ id, and admission takes it as a duplicate.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -39,8 +39,9 @@ _CLAIMED_DELAY = 0.05  # seconds to leave to the scheduler that has claimed what
 class Ticker:
     """Sleeps until the next tick is due, and runs it. Any number of schedulers may run one."""
 
-    def __init__(self, ports: SchedulerPorts) -> None:
-        self._ports = ports
+    def __init__(self, ports: SchedulerPorts, read_secret: Callable[[], Awaitable[str]]) -> None:
+        """`read_secret` returns that of the installation."""
+        self._ports, self._read_secret, self._secret = ports, read_secret, ""
         _, self._schedules, self._clock, self._telemetry, self._metrics = ports
         self._woken = asyncio.Event()
         self._zone_version = ""
@@ -55,6 +56,8 @@ class Ticker:
         if not self._zone_version:
             await self._schedules.replan_schedules(database_version(), self._clock.now())
             self._zone_version = database_version()
+        if not self._secret:
+            self._secret = await self._read_secret()
         await self.run_due()
         wake_at = await self._schedules.next_schedule_wake()
         if wake_at is None or wake_at > self._clock.now() or not await self._republish():
@@ -81,7 +84,7 @@ class Ticker:
         """Decide how one schedule goes on. One that we fail at waits, and the others go on."""
         try:
             decide = decide_event_ticks if isinstance(due.row.definition.rule, TriggerRule) else decide_ticks
-            return decide(due, now, self._zone_version)
+            return decide(due, now, self._zone_version, self._secret)
         except Exception:  # noqa: BLE001 - one schedule must not stop the others
             _log.exception(
                 "A schedule could not be decided; it is tried again in a minute.",

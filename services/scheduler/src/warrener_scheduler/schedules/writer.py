@@ -7,7 +7,7 @@ A declaration is put → noted. It is adopted when it is first received, and nev
 an operator has changed since, and agents of two releases that restart in turns change nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import NamedTuple
@@ -77,13 +77,20 @@ class CodeSchedules:
     """Adopts the schedules of announcements; a repeat changes nothing."""
 
     def __init__(
-        self, store: Store, clock: Clock, on_change: Callable[[], None], writer: ScheduleWriter
+        self,
+        store: Store,
+        clock: Clock,
+        on_change: Callable[[], None],
+        writer: ScheduleWriter,
+        find_user: Callable[[str], str | None],
     ) -> None:
-        self._store, self._clock = store, clock
+        """`find_user`: the user to whom a setting gives a job type."""
+        self._store, self._clock, self._find_user = store, clock, find_user
         self._on_change, self._writer = on_change, writer
 
-    async def adopt(self, event: AgentAnnounced) -> None:
-        """Adopt what is new in this announcement, and report missing declarations."""
+    async def adopt(self, event: AgentAnnounced, user_id: str | None = None) -> None:
+        """Adopt what is new in this announcement of a broker user, and report missing declarations. A
+        schedule belongs to the user of its job type."""
         names = {item.schedule.name for item in event.data.schedules}
         job_types = {item.name for item in event.data.job_types}
         rows = await self._store.declarations(names, job_types)
@@ -91,6 +98,7 @@ class CodeSchedules:
         if not names and not vanished:
             return
         existing = await self._store.schedules(names | vanished)
+        foreign = await self._foreign_types(event, existing.values(), user_id)
         known = {row.key for row in rows}
         sent_at = min(event.time or self._clock.now(), self._clock.now())
         new: list[tuple[PutRequest, DeclarationRow]] = []
@@ -105,6 +113,16 @@ class CodeSchedules:
             stored = existing.get(row.name)
             if row.key in known:
                 continue  # adopted before, whatever its schedule is now
+            if foreign & {row.job_type, stored.definition.job_type if stored else row.job_type}:
+                _log.warning(
+                    "A schedule that an agent's code declares was refused: its job type, or that of the"
+                    " stored schedule, belongs to another user of the broker.",
+                    action="schedules.declaration_foreign",
+                    schedule=row.name,
+                    agent_id=row.declared_by,
+                    broker_user=user_id,
+                )
+                continue
             if stored is not None and stored.definition.owner != CODE_OWNER:
                 _log.info(
                     "A schedule that an agent's code declares is owned by somebody else, and stays as it is.",
@@ -127,6 +145,16 @@ class CodeSchedules:
                 agent_id=event.data.agent_id,
                 schedules=sorted(ours),
             )
+
+    async def _foreign_types(
+        self, event: AgentAnnounced, existing: Iterable[ScheduleRow], user_id: str | None
+    ) -> set[str]:
+        """Return the job types of declared and of stored schedules that belong to another user."""
+        names = {one.schedule.job_type for one in event.data.schedules}
+        names |= {row.definition.job_type for row in existing}
+        stored = await self._store.job_types(names)
+        owners = {name: row.broker_user for name, row in stored.items()}
+        return {name for name in names if (self._find_user(name) or owners.get(name)) not in {None, user_id}}
 
     async def _save_accepted(self, new: Sequence[tuple[PutRequest, DeclarationRow]], agent_id: str) -> None:
         accepted: list[tuple[PutRequest, DeclarationRow]] = []

@@ -5,10 +5,10 @@ of the broker, and the schedules say what is required: after a crash in between,
 scheduler corrects the rest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.topology import TRIGGERS_QUEUE, Binding
+from warrener_contracts.topology import EVENTS, PUBLIC_EVENTS, TRIGGERS_QUEUE, Binding
 from warrener_contracts.triggers import EventRule, TriggerRule
 from warrener_runtime.bus.port import Bus, TopologyMismatch
 from warrener_runtime.logs import get_logger
@@ -22,11 +22,15 @@ _log = get_logger("triggers")
 class TriggerBindings:
     """Binds and unbinds; also synced now and then, because an exchange may be deleted and declared again."""
 
-    def __init__(self, bus: Bus, store: Store) -> None:
+    def __init__(self, bus: Bus, store: Store, allowed: Mapping[str, Collection[str]]) -> None:
+        """`allowed`: topic patterns of the exchanges that schedules may wait for, beside public events."""
         self._bus, self._store, self._triggers = bus, store, store.triggers
+        self._allowed = allowed
+        self._reported = set[Address]()
 
     async def refusals(self, puts: Sequence[SchedulePutData]) -> dict[str, str]:
-        """Return why some of these are refused, by name: a cycle of schedules, or a missing exchange."""
+        """Return why some of these are refused, by name: a cycle of schedules, or an exchange that is missing
+        or not allowed."""
         specs = [one for one in puts if isinstance(one.rule, TriggerRule)]
         if not specs:
             return {}
@@ -62,7 +66,18 @@ class TriggerBindings:
         upstreams = {name for one in specs for name in trigger_graph.upstream_schedules(one)}
         rows = await self._store.schedules(upstreams) if upstreams else {}
         job_types = {name: row.definition.job_type for name, row in rows.items()}
-        return {address for one in specs for address in trigger_graph.required_addresses(one, job_types)}
+        wanted = {address for one in specs for address in trigger_graph.required_addresses(one, job_types)}
+        refused = {one for one in wanted if not trigger_graph.is_allowed(one, self._allowed)}
+        for exchange, key in sorted(refused - self._reported):
+            _log.warning(
+                "Schedules wait for messages that no setting allows, and receive none: see "
+                "WARRENER_SCHEDULER_TRIGGER_EXCHANGES.",
+                action="triggers.not_allowed",
+                exchange=exchange,
+                key=key,
+            )
+        self._reported = refused
+        return wanted - refused
 
     async def _bind(self, addresses: Iterable[Address]) -> None:
         try:
@@ -85,6 +100,11 @@ class TriggerBindings:
         if not isinstance(spec.rule, EventRule):
             return ""
         exchange, address = spec.rule.exchange, (spec.rule.exchange, spec.rule.key)
+        if not trigger_graph.is_allowed(address, self._allowed):
+            return (
+                f"expected a key of {EVENTS} among {', '.join(PUBLIC_EVENTS)}, or of an exchange that "
+                f"WARRENER_SCHEDULER_TRIGGER_EXCHANGES allows, got {spec.rule.key!r} of {exchange!r}"
+            )
         await self._triggers.add_bindings([address])
         try:
             missing = await self._bus.bind(trigger_graph.triggers_queue_with([address]))
