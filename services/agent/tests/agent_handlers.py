@@ -239,6 +239,11 @@ def looks(path: Path) -> dict[str, str]:
     return dict(os.environ)
 
 
+@agent.job("needs_a_variable", executor="process")
+def needs_a_variable() -> str:
+    return os.environ["SHOP_DATABASE"]
+
+
 def trace_of_handler() -> list[str | None]:
     """The span and the baggage of this handler, and the variables that its processes inherit."""
     span_id = trace.get_current_span().get_span_context().span_id

@@ -163,6 +163,20 @@ async def test_who_comes_after_one_that_ended_takes_up_its_identity(tmp_path: Pa
     assert len(names) == 2, "new ones, where none can be stored"
 
 
+def test_an_identity_names_its_user_and_that_of_another_is_replaced(tmp_path: Path) -> None:
+    def acquire_as(user: str | None) -> str:
+        one = acquire_identity(tmp_path, ["a"], ENTROPY, user)
+        asyncio.run(one.release())
+        return one.agent_id
+
+    plain, first = acquire_as(None), acquire_as("pay.roll")
+    assert "@" not in plain
+    assert first.startswith("pay-roll@")
+    assert acquire_as("pay.roll") == first
+    assert acquire_as("etl").startswith("etl@")
+    assert len(acquire_as("u" * 300)) <= 120
+
+
 def test_an_identity_has_one_holder_and_is_free_when_that_is_killed(tmp_path: Path) -> None:
     def hold() -> tuple[subprocess.Popen[str], str]:
         pipe, command = subprocess.PIPE, [sys.executable, "-c", HOLDER, str(tmp_path)]

@@ -86,9 +86,13 @@ class Agent:
           own, with defaults).
         - `dispatch_batch`: maximum of first attempts in one message (default 1). They run at once in one
         slot, and come back together if the agent dies: for short coroutines.
+        - `public`: True if its events on `warrener.events` carry results and the texts of errors, for anyone
+          who may bind a queue there. Replies to requesters and the store always have both.
         - `gates`: `Limit(5)` has at most five jobs of the type dispatched at once, whatever agents there are,
           and `Limit(5, key="{{ arguments.tenant }}")` five of each tenant. The others wait in the store, the
           first due first.
+        - `encrypted`: True if plain arguments are refused, and results, checkpoints, journals and errors are
+          encrypted (`WARRENER_ENCRYPTION_KEYS_FILE`).
 
         Raises JobDefinitionError for a handler that cannot be served.
         """

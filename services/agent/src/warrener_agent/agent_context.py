@@ -11,6 +11,7 @@ from warrener_agent.metrics import AgentMetrics
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
+from warrener_contracts.private_payloads import PayloadCodec
 from warrener_contracts.topology import Queue, control_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock, Entropy
@@ -34,6 +35,7 @@ class AgentContext:
     event_factory: EventFactory
     breaker_filter: BreakerFilter
     code_version: str | None = None  # of the handlers
+    codec: PayloadCodec | None = None  # of encrypted payloads
     restarts: Restarts = field(default_factory=Restarts)
     metrics: AgentMetrics = field(default_factory=lambda: AgentMetrics(Metrics.disabled()))
 

@@ -26,12 +26,16 @@ from warrener_agent.ledger.port import Completion, LedgerUnavailable
 from warrener_agent.log_buffer import LogBuffer
 from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.metrics import AttemptLines
+from warrener_agent.private_payloads import AttemptPayloads, decrypt_attempt
 from warrener_agent.progress import CheckpointSaver, Progress, ProgressPublisher
 from warrener_agent.report import AttemptReport, Reporter, TracedEnd
 from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, Run
+from warrener_agent.secret_values import hide_texts, marked_texts
 from warrener_agent.start_gate import StartGate
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
 from warrener_contracts.identity import attempt_span_id
+from warrener_contracts.private_payloads import PayloadUnreadable
+from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import wait_at_most
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
@@ -72,6 +76,9 @@ class AttemptRunner(ManagedComponent):
         self.live: set[Attempt] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_hurried = asyncio.Event()
+        self.encrypted_types = frozenset(
+            name for name, one in definitions.items() if one.declaration.policy.encrypted
+        )
 
     @property
     def takes_attempts(self) -> bool:
@@ -143,6 +150,8 @@ class Attempt:
     _progress: Progress | None = None
     _execution: Execution | None = None
     _log: LogBuffer | None = None
+    _payloads: AttemptPayloads | None = None  # if the agent has keys
+    _secrets: tuple[str, ...] = ()  # in its arguments
     _has_line: bool = False  # True if a line about its start was written
     _over: bool = False  # the outcome is decided, or the code that stops it will decide it
 
@@ -199,31 +208,42 @@ class Attempt:
             self._report(outcomes.FailedOutcome(runner.unknown_job_type_error(data)))
             return
         try:
+            opened, checkpoint = decrypt_attempt(runner.agent.codec, definition, data, run.checkpoint)
+            if definition.signature.secret_names:
+                self._secrets = marked_texts(definition.signature.secret_names, opened.arguments)
             facts = self._facts = outcomes.attempt_facts(
-                data, run.started_at, run.checkpoint, run.context, run.baggage
+                opened, run.started_at, checkpoint, run.context, run.baggage
             )
+            if (codec := runner.agent.codec) is not None:
+                types = runner.encrypted_types
+                payloads = self._payloads = AttemptPayloads(codec, data, definition, types)
+                facts = self._facts = facts._replace(digest_key=payloads.digest_key)
             if facts.deadline <= run.started_at:  # it waited in its queue while its job expired
                 self._report(outcomes.timeout_outcome(data, facts, None, None))
                 return
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
             margin = STEP_MARGIN * runner.agent.settings.agent_claim_ttl
-            self._progress = Progress(runner.progress, run)
+            self._progress = Progress(runner.progress, run, self._secrets)
             handler_port = self._handler_port = LocalHandlerPort(
                 runner.agent.ledger,
                 run.claim,
                 runner.agent.holder_id,
                 run.context,
                 self._progress,
-                partial(runner.checkpoints.put, run),
+                partial(_save_checkpoint, runner.checkpoints, run, self._payloads),
                 lambda: timeout_at - runner.agent.clock.monotonic(),
                 run.baggage,
                 partial(run.lease_ended, runner.agent.clock.monotonic, margin),
+                payloads=self._payloads,
             )
             run.is_off_loop = definition.executor != "coroutine"
-            self._log = runner.logs.open(run)
+            self._log = runner.logs.open(run, self._secrets)
             set_off_loop = partial(setattr, run, "is_off_loop")
             handler_call = HandlerCall(definition, facts, handler_port, self._log, set_off_loop)
             execution = self._scope.run(runner.executors[definition.executor].begin, handler_call)
+        except PayloadUnreadable as error:
+            self._report(outcomes.unreadable_outcome(str(error)))
+            return
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
             return
@@ -262,7 +282,10 @@ class Attempt:
     def _outcome(self, ended: HandlerEnd, handler_port: LocalHandlerPort) -> outcomes.Outcome:
         match ended:
             case HandlerReturned():
-                return outcomes.SucceededOutcome(self._completion(ended, handler_port), recorded=False)
+                completion = self._completion(ended, handler_port)
+                if len(completion.result_text) > MAX_BODY:  # encrypted, it is longer
+                    return outcomes.long_result_outcome(len(completion.result_text))
+                return outcomes.SucceededOutcome(completion, recorded=False)
             case HandlerRaised():
                 return self._raised(ended)
             case HandlerSuspended(suspension, cancels, signals):
@@ -284,7 +307,7 @@ class Attempt:
         return Completion(
             run.data.job_id,
             run.data.attempt,
-            ended.result_text,
+            ended.result_text if self._payloads is None else self._payloads.result(ended.result_text),
             handler_port.child_jobs
             + handler_port.cancels(ended.cancels)
             + handler_port.signals(ended.signals)
@@ -382,6 +405,10 @@ class Attempt:
         self._report(outcomes.FailedOutcome(describe_error(error).error))
 
     def _report(self, outcome: outcomes.Outcome) -> None:
+        if self._secrets:
+            outcome = outcomes.with_texts(outcome, lambda text: hide_texts(text, self._secrets))
+        if self._payloads is not None:
+            outcome = self._payloads.outcome(outcome, self._run.data.job_type)
         job_type, is_success = self._run.data.job_type, isinstance(outcome, outcomes.SucceededOutcome)
         if self._runner.checkpoints.has_unsaved(self._run) and (
             not is_success or self._runner.definitions[job_type].executor == "workflow"
@@ -440,6 +467,12 @@ class Attempt:
         if not isinstance(outcome, outcomes.UnresolvedOutcome):
             self._span.finish()
         return TracedEnd(self._span, now)
+
+
+def _save_checkpoint(
+    saver: CheckpointSaver, run: Run, payloads: AttemptPayloads | None, state_text: str
+) -> None:
+    saver.put(run, state_text if payloads is None else payloads.checkpoint(state_text))
 
 
 def _attempt_span(runner: AttemptRunner, run: Run) -> Span:

@@ -38,6 +38,7 @@ class AttemptFacts(NamedTuple):
     traceparent: str | None = None  # of the attempt's span, for handlers in other processes
     tracestate: str | None = None
     baggage: str | None = None
+    digest_key: bytes = b""  # of a workflow with encrypted arguments: keys the digests of its calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from warrener_agent.context import ChildJobSpec, Parameters, SignalSpec
 from warrener_agent.ledger import port
+from warrener_agent.private_payloads import AttemptPayloads
 from warrener_agent.run_table import HandlerHeartbeat
 from warrener_contracts.events import (
     Call,
@@ -46,6 +47,7 @@ class LocalHandlerPort:
     baggage: str | None = None
     lease_check: Callable[[], bool] | None = None  # True once the lease has ended
     heartbeat: HandlerHeartbeat | None = None  # if the job type has a heartbeat_timeout
+    payloads: AttemptPayloads | None = None  # if the agent has keys
     stopping: bool = False
     progress_value: tuple[float, str] | None = None
     _closed: bool = False
@@ -86,7 +88,7 @@ class LocalHandlerPort:
     def request(self, spec: ChildJobSpec) -> UUID:
         self._check_lease()
         if self._child_jobs is None:
-            self._child_jobs = ChildJobs(self._claim.job_id, self._context, self.baggage)
+            self._child_jobs = ChildJobs(self._claim.job_id, self._context, self.baggage, self.payloads)
         return self._child_jobs.add(spec)
 
     def progress(self, fraction: float, note: str) -> None:
@@ -160,7 +162,7 @@ class LocalHandlerPort:
                         traceparent=self._context.traceparent,
                         tracestate=self._context.tracestate,
                         baggage=self.baggage,
-                        data=data,
+                        data=data if self.payloads is None else self.payloads.signal(data),
                     )
                 ),
             )
@@ -202,8 +204,14 @@ class LocalHandlerPort:
 class ChildJobs:
     """The child jobs of one attempt, in the order of their requests, until the attempt has succeeded."""
 
-    def __init__(self, parent: UUID, context: TraceContext, baggage: str | None = None) -> None:
-        self._parent = parent
+    def __init__(
+        self,
+        parent: UUID,
+        context: TraceContext,
+        baggage: str | None = None,
+        payloads: AttemptPayloads | None = None,
+    ) -> None:
+        self._parent, self._payloads = parent, payloads
         self._context, self._baggage = context, baggage
         self._requested: dict[str, port.ChildJobRequest] = {}
 
@@ -224,7 +232,9 @@ class ChildJobs:
         try:
             data = JobRequestedData(
                 job_type=spec.job_type,
-                arguments=spec.arguments,
+                arguments=spec.arguments
+                if self._payloads is None
+                else self._payloads.arguments(spec.arguments, spec.job_type, job_id),
                 queue=spec.queue,
                 delay=None if spec.delay_seconds is None else timedelta(seconds=spec.delay_seconds),
                 parent_id=self._parent,

@@ -18,7 +18,7 @@ from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_m
 from warrener_contracts.topology import EXCHANGES, TOPOLOGY, Topology, dispatch_queue
 from warrener_runtime.bus.types import Delivery, PublishResult
 from warrener_runtime.clock import wait_at_most
-from warrener_runtime.health import find_refusal
+from warrener_runtime.health import find_refusal, forget_refusal
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.lifecycle.declaring import declare_when_permitted
 from warrener_runtime.logs import get_logger
@@ -41,7 +41,11 @@ _GOODBYE_TIMEOUT = 2.0
 
 
 class Announcer(ManagedComponent):
-    """Declares the queues when it starts, then announces to the scheduler what this agent can run."""
+    """Declares the queues when it starts, then announces to the scheduler what this agent can run.
+
+    In one message, which schedulers of each release read. An agent whose user may not announce all queues
+    sends one for each of its own, under a key that a topic permission can name.
+    """
 
     def __init__(
         self,
@@ -58,19 +62,20 @@ class Announcer(ManagedComponent):
         own = (self._agent.own_control_queue, *map(dispatch_queue, self._agent.queues))
         needed = TOPOLOGY.with_queues(own)
         await declare_when_permitted("topology", lambda: self._agent.bus.declare(needed), self._agent.clock)
-        event = events.AgentAnnounced(
-            id=str(self._agent.entropy.new_id()),
-            source=f"warrener/agent/{self._agent.agent_id}",
-            time=self._agent.clock.now(),
-            data=events.AgentAnnouncedData(
-                agent_id=self._agent.agent_id,
-                queues=self._agent.queues,
-                job_types=tuple(definition.declaration for definition in self._definitions),
-                schedules=self._schedules,
-                code_version=self._agent.code_version,
-            ),
+        declared = tuple(definition.declaration for definition in self._definitions)
+        data = events.AgentAnnouncedData(
+            agent_id=self._agent.agent_id,
+            queues=self._agent.queues,
+            job_types=declared,
+            schedules=self._schedules,
+            code_version=self._agent.code_version,
+            started_at=self._agent.clock.now(),
         )
-        sent = await self._outbox.send([OutboxEntry([build_message(event)])])
+        messages = [self._message(data)]
+        [result] = await self._agent.bus.publish(messages)
+        if result is PublishResult.REFUSED and forget_refusal(f"exchange {topology.REQUESTS}"):
+            messages = [self._message(part) for part in _split_by_queue(data)]
+        sent = result is PublishResult.CONFIRMED or await self._outbox.send([OutboxEntry(messages)])
         _log.info(
             "The agent announced its job types."
             if sent
@@ -82,6 +87,32 @@ class Announcer(ManagedComponent):
             job_types=[definition.name for definition in self._definitions],
             schedules=[declared.schedule.name for declared in self._schedules],
         )
+
+    def _message(self, data: events.AgentAnnouncedData) -> Message:
+        event = events.AgentAnnounced(
+            id=str(self._agent.entropy.new_id()),
+            source=f"warrener/agent/{data.agent_id}",
+            time=self._agent.clock.now(),
+            data=data,
+        )
+        return build_message(event)._replace(routing_key=event.routes[data.queue is not None].key_for(data))
+
+
+def _split_by_queue(data: events.AgentAnnouncedData) -> list[events.AgentAnnouncedData]:
+    """Split an announcement by the queues of its agent; the first has the schedules of others' job types."""
+    own = {declared.name for declared in data.job_types}
+    parts: list[events.AgentAnnouncedData] = []
+    for queue in data.queues:
+        types = tuple(one for one in data.job_types if queue in {one.queue, *one.policy.rule_queues})
+        names = {one.name for one in types}
+        schedules = tuple(
+            one
+            for one in data.schedules
+            if one.schedule.job_type in names or (one.schedule.job_type not in own and not parts)
+        )
+        part = {"queue": queue, "queues": (queue,), "job_types": types, "schedules": schedules}
+        parts.append(data.model_copy(update=part))
+    return parts
 
 
 class PresenceUnproved(Exception):

@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import IO
 
+from warrener_contracts.topology import agent_id_of
 from warrener_runtime.clock import Entropy
 from warrener_runtime.logs import get_logger
 
@@ -28,7 +29,7 @@ _log = get_logger("agent.identity")
 _MAX_IDENTITIES = 1000
 _INSTALLED = ("site-packages", "dist-packages")
 _OWN = "warrener_agent"
-_WELL_FORMED = re.compile(r"[A-Za-z0-9-]{1,80}")
+_WELL_FORMED = re.compile(r"[A-Za-z0-9-]{1,70}")
 
 
 class Identity:
@@ -44,10 +45,10 @@ class Identity:
             self._file.close()
 
 
-def new_agent_id(entropy: Entropy) -> str:
-    """Make a new name."""
-    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
-    return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
+def new_agent_id(entropy: Entropy, user: str | None = None) -> str:
+    """Make a new id for an agent of this user of the broker."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:50]
+    return agent_id_of(user, f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}")
 
 
 def default_identity_folder(ledger_url: str) -> Path:
@@ -56,17 +57,20 @@ def default_identity_folder(ledger_url: str) -> Path:
     return (Path(path).parent if scheme == "sqlite" and path else Path(".warrener")) / "agents"
 
 
-def acquire_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Identity:
-    """Return the first free identity of `folder` that served the same queues, or else a new one.
+def acquire_identity(
+    folder: Path, queues: Sequence[str], entropy: Entropy, user: str | None = None
+) -> Identity:
+    """Return the first free identity of `folder` that served the same queues, or else a new one. One of
+    another user of the broker, or that names none, is replaced.
 
     If no file can be written or locked, the identity is new, and no agent will take it up.
     """
     served = hashlib.sha256("\n".join(sorted(queues)).encode()).hexdigest()[:8]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in range(_MAX_IDENTITIES):
             if (file := _lock_file(folder / f"{served}-{number}")) is not None:
-                return _read_or_create(file, entropy)
+                return _read_or_create(file, entropy, user)
     except OSError as error:
         _log.warning(
             "The agent's identity could not be stored: after a restart the agent will have another one, and "
@@ -75,11 +79,12 @@ def acquire_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> I
             folder=str(folder),
             error=str(error),
         )
-    return Identity(new_agent_id(entropy))
+    return Identity(new_agent_id(entropy, user))
 
 
 def _lock_file(path: Path) -> IO[str] | None:
     """Return the locked file; None if another process has it. Raises OSError if locks do not work."""
+    path.touch(mode=0o600)  # who writes another id into it sends this agent's events under that
     file = path.open("a+", encoding="ascii")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,13 +97,14 @@ def _lock_file(path: Path) -> IO[str] | None:
     return file
 
 
-def _read_or_create(file: IO[str], entropy: Entropy) -> Identity:
+def _read_or_create(file: IO[str], entropy: Entropy, user: str | None) -> Identity:
     file.seek(0)
     stored_id = file.read()
-    if _WELL_FORMED.fullmatch(stored_id):
+    name = stored_id.rpartition("@")[2]
+    if _WELL_FORMED.fullmatch(name) and stored_id == agent_id_of(user, name):
         _log.info("The agent took up its earlier identity.", action="agent.resumed", agent_id=stored_id)
         return Identity(stored_id, file)
-    fresh = new_agent_id(entropy)
+    fresh = new_agent_id(entropy, user)
     file.truncate(0)
     file.write(fresh)
     file.flush()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import NamedTuple
 
+from warrener_agent.secret_values import hide_texts
 from warrener_contracts.events import AttemptDispatchedData
 from warrener_runtime.log_scopes import LoggedLine, capture_lock, is_rendered_record, line_of_event
 from warrener_runtime.secrets import mask
@@ -52,6 +53,7 @@ class SharedSize:
 @dataclass(eq=False, slots=True)
 class LogBuffer:
     """The last unpublished lines of one attempt. The first line calls `on_first`; without lines nothing does.
+    `secrets` are hidden in all of them.
 
     A published line stays until it is confirmed (`discard_through`).
     """
@@ -59,6 +61,7 @@ class LogBuffer:
     _limits: LogLimits
     _shared: SharedSize
     _on_first: Callable[["LogBuffer"], None] | None
+    _secrets: tuple[str, ...] = ()
     _lines: deque[NumberedLine] = field(default_factory=deque[NumberedLine])
     _size: int = 0
     _outputs: "dict[str, OutputTail] | None" = None
@@ -78,13 +81,17 @@ class LogBuffer:
         if self._is_closed:
             return
         self.count += 1
-        text = cut_line(line.text, self._limits.line_size)
+        text = cut_line(self.hide(line.text), self._limits.line_size)
         size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
         self._lines.append(NumberedLine(self.count, line._replace(text=text), size))
         self._resize(size)
         while len(self._lines) > 1 and self._is_over():
             self._resize(-self._lines.popleft().size)
         self._begin()
+
+    def hide(self, text: str) -> str:
+        """Hide the secrets of the attempt's arguments."""
+        return hide_texts(text, self._secrets) if self._secrets else text
 
     def add_output(self, stream: str, piece: bytes) -> None:
         """Take output of a process, in pieces of any length. Called in the event loop."""

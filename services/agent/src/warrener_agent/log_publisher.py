@@ -7,7 +7,7 @@ ones replace them. An attempt that logs nothing costs an empty buffer.
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -73,16 +73,16 @@ class LogPublisher(ManagedComponent):
         self._is_publishing = False
         self._work: asyncio.Task[None] | None = None
 
-    def open(self, run: Run) -> log_buffer.LogBuffer:
+    def open(self, run: Run, secrets: tuple[str, ...] = ()) -> log_buffer.LogBuffer:
         """Return the buffer of a run; `finish` takes it back."""
         if not self._limits.size:
-            return log_buffer.NO_LOG
+            return replace(log_buffer.NO_LOG, _secrets=secrets) if secrets else log_buffer.NO_LOG
 
         def register(buffer: log_buffer.LogBuffer) -> None:
             with capture_lock():  # the first line may come in any thread
                 self._logs[buffer] = AttemptLog(run)
 
-        return log_buffer.LogBuffer(self._limits, self._shared, register)
+        return log_buffer.LogBuffer(self._limits, self._shared, register, secrets)
 
     def finish(self, buffer: log_buffer.LogBuffer, *, urgent: bool) -> None:
         """Note that a run has ended: its last lines are published soon, or at once if they are urgent."""

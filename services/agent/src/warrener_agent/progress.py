@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.ledger.port import LedgerUnavailable, SavedCheckpoint
 from warrener_agent.run_table import Run
+from warrener_agent.secret_values import hide_texts
 from warrener_agent.status_events import ProgressValue
 from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.lifecycle import ManagedComponent
@@ -66,10 +67,12 @@ class ProgressPublisher(ManagedComponent):
 
 @dataclass(eq=False, slots=True)
 class Progress:
-    """The progress of one attempt. The handler calls it as often as it likes; the latest value counts."""
+    """The progress of one attempt. The handler calls it as often as it likes; the latest value counts, and
+    its note quotes no marked argument."""
 
     _publisher: ProgressPublisher
     run: Run
+    _secrets: tuple[str, ...] = ()
     _latest: ProgressValue | None = None
     _followed: bool = False
 
@@ -83,7 +86,9 @@ class Progress:
         """Return the latest value, unless it was taken; after None publishing has to be started again."""
         latest, self._latest = self._latest, None
         self._followed = latest is not None
-        return latest
+        if latest is None or not self._secrets:
+            return latest
+        return latest[0], hide_texts(latest[1], self._secrets)
 
 
 class CheckpointSaver:

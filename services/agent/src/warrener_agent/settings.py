@@ -21,6 +21,8 @@ class AgentSettings(ServiceSettings):
 
     ledger_url: str = "sqlite:///.warrener/ledger.db"
     """URL of the ledger, where attempts are claimed: a file of this host, or PostgreSQL."""
+    encryption_keys_file: Path | None = None
+    """File of the keys of encrypted payloads; none: an attempt with encrypted arguments fails."""
     agent_slots: Annotated[int, Field(ge=1, le=10_000)] = 10
     """Maximum of attempts of each queue that run at once."""
     agent_queues: tuple[QueueName, ...] = ()
@@ -33,6 +35,9 @@ class AgentSettings(ServiceSettings):
     agent_folder: Path | None = None
     """Folder of the agents' identities, by which a restarted agent takes up its attempts at once (default:
     `agents`, beside the ledger if that is a file, else in `.warrener`)."""
+    agent_environment: tuple[str, ...] = ()
+    """Variables that child processes and programs get beside PATH, HOME, LANG and their like, separated by
+    commas; `*` stands for any characters: `DJANGO_SETTINGS_MODULE,SHOP_*`."""
     supervisor_agent_timeout: Seconds | None = None
     """The setting of the supervisor, where it is set for the agent too: compared, not used."""
     agent_claim_ttl: Seconds = 6.0

@@ -25,6 +25,7 @@ from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.loop_watchdog import LoopWatchdog
 from warrener_agent.metrics import AgentMetrics
 from warrener_agent.outbox import AgentOutbox
+from warrener_agent.private_payloads import encrypt_schedules
 from warrener_agent.progress import SAVE_INTERVAL, CheckpointSaver, ProgressPublisher
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
@@ -33,11 +34,12 @@ from warrener_agent.settings import AgentSettings
 from warrener_agent.start_gate import StartGate
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.registry import build_models
-from warrener_contracts.topology import dispatch_queue
+from warrener_contracts.topology import REQUESTS, dispatch_queue
 from warrener_runtime.bus import Bus
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
+from warrener_runtime.keys import load_key_ring
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, ManagedComponent, Resource
 from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.lifecycle.run import Service, on_broker_and_database
@@ -91,6 +93,7 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         ),
         code_version=settings.version
         or find_code_version(definition.handler.__module__ for definition in agent.definitions.values()),
+        codec=load_key_ring(settings.encryption_keys_file),
         restarts=Restarts(
             clock,
             RestartLimit(
@@ -117,8 +120,12 @@ def _parts(
     executors: dict[ExecutorName, Executor] = {
         "coroutine": CoroutineExecutor(),
         "thread": ThreadExecutor(),
-        "process": ProcessExecutor(context.restarts, log_level=context.settings.scope_log_level),
-        "command": CommandExecutor(context.restarts),
+        "process": ProcessExecutor(
+            context.restarts,
+            log_level=context.settings.scope_log_level,
+            environment=context.settings.agent_environment,
+        ),
+        "command": CommandExecutor(context.restarts, environment=context.settings.agent_environment),
         "workflow": workflows,
     }
     consumers: list[Consumer] = []
@@ -162,7 +169,12 @@ def _parts(
         ManagedComponent("executors", context.restarts.check),
         heartbeater,
         outbox,
-        Announcer(context, outbox, agent.definitions.values(), agent.schedules),
+        Announcer(
+            context,
+            outbox,
+            agent.definitions.values(),
+            encrypt_schedules(context.codec, agent.schedules, attempt_runner.encrypted_types),
+        ),
         control,
         every("heartbeats", heartbeater.send_heartbeat, every=context.settings.agent_heartbeat),
         every("leases", lease_keeper.renew, every=lease * 0.3),
@@ -222,7 +234,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
     except ValueError as error:
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     folder = settings.agent_folder or default_identity_folder(settings.ledger_url)
-    identity = acquire_identity(folder, _queues(agent, settings), SystemEntropy())
+    identity = acquire_identity(folder, _queues(agent, settings), SystemEntropy(), settings.sender)
     return on_broker_and_database(
         NAME,
         settings,
@@ -240,8 +252,10 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
             end_process=os._exit,  # a blocked loop cannot end in a tidier way
         ),
         database_name="ledger",
+        signs=REQUESTS,
         first=[Resource("identity", shut=identity.release)],
         connections=2,
+        names_user=True,
     )
 
 

@@ -236,7 +236,7 @@ def test_a_mistake_of_the_body_is_named_with_what_it_gave() -> None:
             "expected the arguments of flow.continue_as by name, got ({'day': 2},); at test_generations",
         ),
         (another_type, "meters.read: expected other arguments: meter: Input should be a valid integer, "),
-        (another_type, ", got 'x'; at test_generations.py:"),
+        (another_type, ", got str; at test_generations.py:"),
     ):
         assert message in str(Turns(body).error)
 

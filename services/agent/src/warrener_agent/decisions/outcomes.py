@@ -1,6 +1,7 @@
 """Decide how an attempt ended: its outcome, and what the ledger's answers make of one in doubt."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from warrener_contracts.events import (
     Suspension,
 )
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
+from warrener_contracts.topology import MAX_BODY
 
 _MAX_TIMEOUT = timedelta(days=3650)
 
@@ -101,6 +103,15 @@ FinalOutcome = SucceededOutcome | ReportableOutcome | SupersededOutcome
 Outcome = FinalOutcome | UnresolvedOutcome
 
 
+def with_texts(outcome: Outcome, change: Callable[[str], str]) -> Outcome:
+    """The outcome with the texts of its error or its flight record changed: secrets are hidden in them."""
+    if isinstance(outcome, FailedOutcome):
+        return replace(outcome, error=outcome.error.with_texts(change))
+    if isinstance(outcome, CancelledOutcome) and outcome.flight_record is not None:
+        return replace(outcome, flight_record=outcome.flight_record.with_texts(change))
+    return outcome
+
+
 def outcome_word(outcome: Outcome) -> str:
     """Name an outcome in a word: `succeeded`, `failed`, or the handler's signal such as `snoozed`."""
     if isinstance(outcome, FailedOutcome) and outcome.handler_signal is not None:
@@ -168,6 +179,22 @@ def unknown_job_type_error(data: AttemptDispatchedData, agent_id: str, known: li
             "the same modules"
         ),
     )
+
+
+def unreadable_outcome(why: str) -> FailedOutcome:
+    """Fail an attempt whose payloads this agent cannot decrypt: none will, until it has the key."""
+    kind = ErrorKind.BAD_ARGUMENTS
+    return FailedOutcome(ErrorInfo(kind=kind, type="PayloadUnreadable", message=why, retryable=False))
+
+
+def long_result_outcome(size: int) -> FailedOutcome:
+    """Fail an attempt whose result is too long once it is encrypted."""
+    why = (
+        f"expected a result of at most {MAX_BODY} bytes when encrypted, got {size}: put the data elsewhere "
+        "and return its URL"
+    )
+    kind = ErrorKind.BAD_RESULT
+    return FailedOutcome(ErrorInfo(kind=kind, type=kind.value, message=why, retryable=False))
 
 
 def resolve(doubt: UnresolvedOutcome, claim: Claim, granted: ClaimResult) -> FinalOutcome:

@@ -65,9 +65,11 @@ class JobOptions(IsolationOptions, total=False):
     max_age: timedelta | float | str
     max_snoozes: int
     dispatch_batch: int
+    public: bool
     gates: Limit | Sequence[Limit]
     depends_on: str | Sequence[str]
     breaker: BreakerPolicy | bool
+    encrypted: bool
 
 
 @dataclass(frozen=True, slots=True)

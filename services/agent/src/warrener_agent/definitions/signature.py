@@ -9,10 +9,12 @@ from types import NoneType, UnionType
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, create_model
-from pydantic_core import to_json
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema, to_json
 
 from warrener_agent.context import JobContext
 from warrener_agent.failures import OUTCOME_EXCEPTIONS, JobDefinitionError
+from warrener_contracts.marks import marked_names
 
 Handler = Callable[..., Any]
 _REFUSED: Mapping[object, str] = {
@@ -58,16 +60,31 @@ class Signature:
 
     @cached_property
     def arguments_schema(self) -> dict[str, Any]:
-        return self.arguments.model_json_schema()
+        return self.arguments.model_json_schema(schema_generator=_MarkedSchema)
 
     @cached_property
     def result_schema(self) -> dict[str, Any]:
-        return self.result.json_schema(mode="serialization")
+        return self.result.json_schema(mode="serialization", schema_generator=_MarkedSchema)
+
+    @cached_property
+    def secret_names(self) -> frozenset[str]:
+        """The arguments whose values appear in no log line and in no error."""
+        return marked_names(self.arguments_schema)
 
     def checked(self) -> Self:
         """Return it if its types have schemas. Raises PydanticUserError."""
         _ = self.arguments_schema, self.result_schema
         return self
+
+
+class _MarkedSchema(GenerateJsonSchema):
+    """Marks `Secret[...]` as `writeOnly`, which pydantic does for `SecretStr` and `SecretBytes` alone."""
+
+    def json_or_python_schema(self, schema: core_schema.JsonOrPythonSchema) -> JsonSchemaValue:
+        found = super().json_or_python_schema(schema)
+        written: Any = schema.get("serialization", {}).get("function")
+        is_secret = getattr(written, "__name__", "") == "_serialize_secret"  # of pydantic.types
+        return found | {"writeOnly": True} if is_secret else found
 
 
 def read_signature(handler: Handler, job_type: str, context: type = JobContext) -> Signature:

@@ -102,7 +102,7 @@ def read_arguments(handler_call: HandlerCall) -> dict[str, Any] | errors.Handler
         return definition.signature.read(facts.dispatch.arguments)
     except ValidationError as error:
         return errors.permanent_failure(
-            ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {lines_of(error, shows_input=False)}"
+            ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {lines_of(error, shows_type=False)}"
         )
     except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
         return errors.describe_error(error, definition.declaration.policy)
@@ -127,7 +127,7 @@ def encode_result(definition: JobDefinition, value: Any) -> errors.HandlerResult
     except ValidationError as error:
         return errors.permanent_failure(
             ErrorKind.BAD_RESULT,
-            f"{definition.name} returned what it did not declare: {lines_of(error, shows_input=False)}",
+            f"{definition.name} returned what it did not declare: {lines_of(error, shows_type=False)}",
         )
     except (PydanticSerializationError, ValueError, TypeError) as error:
         if finding := _find_unportable(definition, value):

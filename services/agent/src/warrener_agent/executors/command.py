@@ -5,7 +5,7 @@ import json
 import os
 import resource
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Self
@@ -28,11 +28,11 @@ from warrener_contracts.topology import MAX_BODY
 class CommandExecutor(Executor):
     """Runs the program of each job type."""
 
-    def __init__(self, restarts: isolated.Restarts | None = None) -> None:
-        self._restarts = restarts or isolated.Restarts()
+    def __init__(self, restarts: isolated.Restarts | None = None, *, environment: Sequence[str] = ()) -> None:
+        self._restarts, self._environment = restarts or isolated.Restarts(), environment
 
     def begin(self, handler_call: HandlerCall) -> "CommandExecution":
-        return CommandExecution(handler_call, self._restarts)
+        return CommandExecution(handler_call, self._restarts, self._environment)
 
 
 class CommandExecution(isolated.IsolatedExecution["ProgramProcess"]):

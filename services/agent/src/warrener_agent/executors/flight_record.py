@@ -177,6 +177,9 @@ class LogCapture:
     def fields(self) -> Mapping[str, object]:
         return attempt_fields(self._dispatch)
 
+    def hide(self, text: str) -> str:
+        return self._log.hide(text)
+
     def capture(self, line: LoggedLine) -> None:
         if self._lines is None:
             self._lines = deque(maxlen=_MAX_LINES)

@@ -4,14 +4,14 @@ suspend its job type."""
 import asyncio
 import os
 import pwd
-import re
 import socket
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 from warrener_agent.decisions.errors import HandlerEnd, HandlerRaised, HandlerResult, with_flight_record
@@ -31,14 +31,13 @@ _log = get_logger("agent.restarts")
 
 STDERR = 2
 _FIRST, _CEILING = 0.1, 5.0  # seconds of back-off
-_SECRET_NAMES = re.compile(
-    r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|TOKENS?(?:_|\d|$)"
-    r"|(?:API|ACCESS|AUTH|ACCOUNT|SIGNING|MASTER|PRIVATE)_?KEY"
-    r"|(?:^|_)(?:PWD|PASS|KEY|AUTH|DSN|PAT)$",
-    re.IGNORECASE,
+PASSED_VARIABLES = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TZDIR"),
+    *("TMPDIR", "TMP", "TEMP", "XDG_*_DIRS", "XDG_*_HOME", "XDG_RUNTIME_DIR", "LD_LIBRARY_PATH"),
+    *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "*_NUM_THREADS"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
 )
-_HARMLESS = frozenset({"PWD", "OLDPWD"})  # folders
-_URL_WITH_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]+@")
+"""Patterns of the variables that say where things are, and how to write: no secret goes by such a name."""
 
 # -- the user and the environment of a process ---------------------------------------------------------
 
@@ -69,16 +68,16 @@ def resolve_user(name: str | None) -> pwd.struct_passwd | None:
 
 
 def filter_environment(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
-    """Return the variables that are `named`, or neither secrets nor the agent's own trace context."""
+    """Return the variables that are `named`, by name or pattern, and those of `PASSED_VARIABLES`.
+
+    The agent's own trace context passes only by its name.
+    """
+    patterns = (*PASSED_VARIABLES, *named)
     return {
         name: value
         for name, value in environment.items()
         if name in named
-        or not (
-            name in TRACE_VARIABLES
-            or _URL_WITH_PASSWORD.search(value)
-            or (name not in _HARMLESS and _SECRET_NAMES.search(name))
-        )
+        or (name not in TRACE_VARIABLES and any(fnmatchcase(name, pattern) for pattern in patterns))
     }
 
 
@@ -280,9 +279,15 @@ R = TypeVar("R")
 class IsolatedExecution(ABC, Generic[P]):
     """A running handler that has a process, and can always be stopped with it."""
 
-    def __init__(self, handler_call: HandlerCall, restarts: Restarts) -> None:
+    def __init__(
+        self, handler_call: HandlerCall, restarts: Restarts, environment: Sequence[str] = ()
+    ) -> None:
+        """`environment`: variables of all job types, beside those that the type names."""
         self._call, self._restarts = handler_call, restarts
-        self._job_type, self._isolation = handler_call.definition.name, handler_call.definition.isolation
+        self._job_type, isolation = handler_call.definition.name, handler_call.definition.isolation
+        settings = isolation.process_settings
+        settings = replace(settings, environment=(*settings.environment, *environment))
+        self._isolation = replace(isolation, process_settings=settings)
         self._process: P | None = None
         self.flight_record: FlightRecord | None = None
         self.done: asyncio.Task[HandlerEnd] = asyncio.create_task(self._run())

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import IO, Any, Self
@@ -34,8 +34,15 @@ _WRITE_TIMEOUT = 0.2  # seconds that a child that did not send its stacks may ta
 class ProcessExecutor(Executor):
     """Runs each handler in a child process, which stays warm for the next one."""
 
-    def __init__(self, restarts: isolated.Restarts | None = None, *, log_level: str = "info") -> None:
+    def __init__(
+        self,
+        restarts: isolated.Restarts | None = None,
+        *,
+        log_level: str = "info",
+        environment: Sequence[str] = (),
+    ) -> None:
         self.restarts, self.log_level = restarts or isolated.Restarts(), log_level
+        self.environment = environment
         self.pool = ChildPool()
 
     def begin(self, handler_call: HandlerCall) -> "ProcessExecution":
@@ -51,7 +58,7 @@ class ProcessExecution(isolated.IsolatedExecution["ChildProcess"]):
     def __init__(self, executor: ProcessExecutor, handler_call: HandlerCall) -> None:
         self._pool = executor.pool
         self._assignment = _assignment(handler_call) | {"log_level": executor.log_level}
-        super().__init__(handler_call, executor.restarts)
+        super().__init__(handler_call, executor.restarts, executor.environment)
 
     async def _run(self) -> errors.HandlerResult:
         await self._restarts.pause(self._job_type)

@@ -192,13 +192,13 @@ class TurnExecution:
                 retry = step.retry(raised.error, raised.retry_after_seconds, tries, chance, last_at)
                 if retry is None:
                     break
-                _log_failed(step, raised.error)
+                _log_failed(step, raised.error, is_private=bool(facts.digest_key))
                 retries.append(retry)
                 if now + (delay := retry.retry_at - last_at) > min(until, facts.deadline):
                     return
                 await self._clock.sleep(delay.total_seconds())
                 retries.remove(retry)
-            error = None if raised is None else _brief(step, raised.error)
+            error = None if raised is None else _brief(step, raised.error, is_private=bool(facts.digest_key))
             answers.append(Answer(call_id=call_id, at=last_at, result=result, error=error, tries=tries))
 
         guards = [LeaseGuard(answer(step), self._call.port.lease_ended) for step in steps]
@@ -289,6 +289,7 @@ def _run_body(handler_call: HandlerCall, now: datetime) -> TurnSuspended | TurnR
                 arguments=given,
                 journal=dispatch.journal,
                 now=now,
+                digest_key=handler_call.facts.digest_key,
                 check=partial(check_read, definition),
             ),
         )
@@ -312,16 +313,17 @@ def _answers(journal: Journal | None) -> Iterator[Answer]:
         yield from () if turn.suspension is None else turn.suspension.answers
 
 
-def _brief(step: PendingStep, error: ErrorInfo) -> ErrorInfo:
+def _brief(step: PendingStep, error: ErrorInfo, *, is_private: bool) -> ErrorInfo:
     """The error as the journal has it, which travels with each turn; the log has its whole stack."""
     if len(error.stack or "") <= _MAX_STACK:
         return error
-    _log_failed(step, error)
+    _log_failed(step, error, is_private=is_private)
     return error.model_copy(update={"stack": (error.stack or "")[-_MAX_STACK:]})
 
 
-def _log_failed(step: PendingStep, error: ErrorInfo) -> None:
-    _log.warning("A step failed.", action="agent.step_failed", step=step.call.name, stack=error.stack)
+def _log_failed(step: PendingStep, error: ErrorInfo, *, is_private: bool) -> None:
+    stack = None if is_private else error.stack
+    _log.warning("A step failed.", action="agent.step_failed", step=step.call.name, stack=stack)
 
 
 def _call_plain(function: Callable[[], Any]) -> Any:

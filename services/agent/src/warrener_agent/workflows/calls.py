@@ -104,6 +104,7 @@ class CallTable:
         child_id: Callable[[str], UUID],
         *,
         generation: int = 0,
+        digest_key: bytes = b"",
     ) -> None:
         self.loop = loop
         self._prefix = f"{generation}/" if generation else ""  # of all ids, and so of child jobs
@@ -118,7 +119,7 @@ class CallTable:
         self.published: str | None = None  # JSON, in the last turn
         self.continued: dict[str, Any] | None = None  # the arguments of the next generation
         self.last_calls: list[str] = []  # lines of those that were refused at the end of the turn
-        self._size, self._child_id = size, child_id
+        self._size, self._child_id, self._digest_key = size, child_id, digest_key
         self._recorded = [one.calls for one in turns]
         self._recorded_closed = [one.closed for one in turns]
         self._known = {call.call_id: (call, turn) for turn, one in enumerate(turns) for call in one.calls}
@@ -150,7 +151,7 @@ class CallTable:
         )
         if call_id in self.made:
             raise ValueError(f"expected one call of {prefix} with key {spec.key!r}, got it twice")
-        mark = "" if spec.kind is CallKind.SIGNAL else digest(spec.arguments)
+        mark = "" if spec.kind is CallKind.SIGNAL else digest(spec.arguments, self._digest_key)
         call, turn = self._known.get(call_id, (None, 0))
         if call is None or turn != self.turn or (call.digest, call.size) != (mark, spec.size):
             call = self._new_call(spec, call_id, mark)
@@ -383,8 +384,8 @@ class CallTable:
         return True
 
 
-def digest(arguments: Any) -> str:
-    """16 hexadecimal digits of arguments; the same for the same JSON."""
+def digest(arguments: Any, key: bytes = b"") -> str:
+    """16 hexadecimal digits of arguments, the same for the same JSON; with a key, nobody can guess them."""
     text: bytes | None = None
     named = cast("dict[str, Any]", arguments) if type(arguments) is dict else None
     if named is not None and {*map(type, named.values())} <= _WRITTEN_ALIKE:
@@ -392,7 +393,7 @@ def digest(arguments: Any) -> str:
             text = to_json(dict(sorted(named.items())))
     if text is None:
         text = _SORTED.encode(arguments).encode("utf-8", "surrogatepass")
-    return blake2b(text, digest_size=8).hexdigest()
+    return blake2b(text, digest_size=8, key=key).hexdigest()
 
 
 def _bounded(call_id: str, limit: int = _MAX_CALL_ID) -> str:

@@ -254,12 +254,13 @@ def _write(name: str, adapter: TypeAdapter[Any], value: Any) -> Any:
     return plain
 
 
-def lines_of(error: ValidationError, *, shows_input: bool = True) -> str:
-    """The refusals of pydantic, without its dump."""
+def lines_of(error: ValidationError, *, shows_type: bool = True) -> str:
+    """The refusals of pydantic, without its dump, and with the type of a value in place of it: errors are
+    stored and shown to others."""
 
     def line(one: ErrorDetails) -> str:
         where = "".join(f"{part}." for part in one["loc"])[:-1]
-        got = f", got {one['input']!r:.100}" if shows_input and one["type"] != "missing" else ""
+        got = f", got {type(one['input']).__name__}" if shows_type and one["type"] != "missing" else ""
         return f"{where}{': ' if where else ''}{one['msg']}{got}"
 
     return "; ".join(map(line, error.errors(include_url=False)[:10]))

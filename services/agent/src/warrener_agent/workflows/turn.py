@@ -37,6 +37,7 @@ class TurnInput:
     arguments: dict[str, Any]
     journal: Journal | None
     now: datetime
+    digest_key: bytes = b""
     check: Callable[[dict[str, Any]], object] = lambda _: None  # of the arguments of another generation
 
 
@@ -162,7 +163,12 @@ class _TurnRun:
         journal = given.journal or Journal()
         size = len(journal.model_dump_json().encode()) if journal.size is None else journal.size
         self._calls = CallTable(
-            self._loop, recorded, size, partial(child_job_id, given.job_id), generation=journal.generation
+            self._loop,
+            recorded,
+            size,
+            partial(child_job_id, given.job_id),
+            generation=journal.generation,
+            digest_key=given.digest_key,
         )
         self._unfed: tuple[Answer, ...] = ()
 
