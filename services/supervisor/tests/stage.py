@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 from uuid import UUID
 
 import pytest
@@ -12,6 +12,7 @@ from tests.captured_service import CapturedService
 
 from warrener_contracts import events, topology
 from warrener_contracts.identity import child_job_id
+from warrener_contracts.messages import Message
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_contracts.topology import Binding, Queue
@@ -263,6 +264,10 @@ async def opened(
     await harness.close()
 
 
+def _is_report(sent: events.Event[Any] | Message) -> TypeGuard[events.Event[events.AttemptData]]:
+    return isinstance(sent, events.Event) and isinstance(sent.data, events.AttemptData)
+
+
 class SupervisorHarness(CapturedService):
     """A supervisor on a memory broker and a memory store, at the time `NOW`."""
 
@@ -276,6 +281,18 @@ class SupervisorHarness(CapturedService):
     async def open(self, *rows: JobRow) -> None:
         await self.store.insert_jobs(rows)
         await self.start()
+
+    async def publish(self, *sent: events.Event[Any] | Message, then: float = 0.0) -> None:
+        """Publish, and let `then` seconds pass. Reports name the type of the job that they are about."""
+        job_ids = {one.data.job_id for one in sent if _is_report(one)}
+        rows = await self.store.jobs_by_id(job_ids) if job_ids else {}
+        named = [
+            one.model_copy(update={"data": one.data.model_copy(update={"job_type": row.job_type})})
+            if _is_report(one) and (row := rows.get(one.data.job_id)) is not None
+            else one
+            for one in sent
+        ]
+        await super().publish(*named, then=then)
 
     async def row(self, job_id: UUID = JOB) -> JobRow:
         return (await self.store.jobs_by_id([job_id]))[job_id]

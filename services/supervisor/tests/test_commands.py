@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from services.supervisor.tests.stage import (
@@ -18,14 +18,18 @@ from services.supervisor.tests.stage import (
     started,
     succeeded,
 )
+from tests.security.attacks import attack
 from tests.store_rows import job_type_row
 
 from warrener_contracts import events, topology
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store import StoreUnavailable
 from warrener_store.jobs.rows import JobRow
+from warrener_store.memory import MemoryStore
+from warrener_supervisor.cancel_tree import CancelMarks
 from warrener_supervisor.decisions.outcomes import describe_cancel
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 
@@ -47,6 +51,23 @@ async def test_a_cancel_does_not_overtake_the_report_of_a_success(state: JobStat
         harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
         await harness.clock.advance(1)
         assert (await harness.row()).state is JobState.SUCCEEDED
+
+
+@attack(
+    "operator", "leaves marks of cancels under forged sources", refused="marks of all sources are limited"
+)
+async def test_marks_of_cancels_are_limited_for_each_source_and_for_all_together() -> None:
+    store, clock = MemoryStore(), VirtualClock()
+    marks = CancelMarks(store, clock, 1)
+
+    async def refused(*sources: str) -> list[bool]:
+        cancels = [cancel(job_id=uuid4()).model_copy(update={"source": source}) for source in sources]
+        return [why is not None for why in await marks.refusals(cancels)]
+
+    assert await refused("a", "b", "a") == [False, False, True]
+    assert await refused(*(f"forged {number}" for number in range(100))) == [False] * 98 + [True] * 2
+    await clock.advance(10)
+    assert await refused("a") == [False], "none of them came to the store"
 
 
 def fail_with(error: Exception) -> Callable[..., Awaitable[None]]:

@@ -214,8 +214,8 @@ def dead_letters(bus: MemoryBus, store: MemoryStore, clock: VirtualClock) -> Dea
 
 
 @pytest.fixture
-def requeuer(bus: MemoryBus, store: MemoryStore) -> ParkedMessageRequeuer:
-    return ParkedMessageRequeuer(bus, store)
+def requeuer(bus: MemoryBus, store: MemoryStore, clock: VirtualClock) -> ParkedMessageRequeuer:
+    return ParkedMessageRequeuer(SupervisorPorts(bus, store, clock, Timings()))
 
 
 async def test_3_news_that_found_no_queue_is_published_again_as_it_was_once_and_not_parked(
@@ -233,7 +233,11 @@ async def test_3_news_that_found_no_queue_is_published_again_as_it_was_once_and_
     store.away = False
     await dead_letters.handle(subscription, batch)
     [again] = await next_batch(await bus.subscribe(topology.STATUS_QUEUE.name, prefetch=10))
-    assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
+    assert (again.headers["warrener-routing-key"], again.body, again.message_id) == (
+        NEWS.routing_key,
+        NEWS.body,
+        "done",
+    )
     assert again.headers["traceparent"] == "00-1"
     assert [one.message_id for one in await store.parked()] == ["stray"]
     assert subscription.nothing_unacked
@@ -342,4 +346,5 @@ async def test_a_message_that_died_in_a_queue_goes_straight_there_and_shows_how_
         "warrener-exchange": "orders",
         "warrener-routing-key": "order.new",
         "warrener-message-id": "order 7",
+        "warrener-user": "",
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -126,7 +126,7 @@ async def test_an_agent_that_runs_something_and_has_never_sent_a_heartbeat_is_lo
 
 
 class Away(MemoryStore):
-    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
+    async def put_agents(self, agents: Sequence[AgentRow], alive_since: datetime | None = None) -> None:
         raise StoreUnavailable("ordered by the test")
 
 

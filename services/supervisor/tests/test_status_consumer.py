@@ -24,7 +24,7 @@ from warrener_store.memory import MemoryStore
 from warrener_supervisor import status_consumer
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
 from warrener_supervisor.decisions.judge import judge
-from warrener_supervisor.notifications import finished_message, success_message
+from warrener_supervisor.notifications import finished_messages, success_messages
 from warrener_supervisor.requeue import requeued_message
 
 
@@ -68,7 +68,7 @@ async def test_a_dead_job_leaves_a_dead_letter_and_publishes_it(harness: stage.S
     (dead_letter,) = await harness.store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
     assert dead_letter.reason == "no retry can mend it"
     kinds = [type(event) for event in harness.published(topology.EVENTS)]
-    assert kinds == [JobFinished, JobDead, JobFinished]
+    assert kinds == [JobFinished, JobFinished, JobDead], "to all, to the requester, and the death"
 
 
 def in_one_message(events: Sequence[Event[Any]]) -> Message:
@@ -168,7 +168,7 @@ async def test_cancelling_what_runs_notifies_its_agents_and_waits_for_them(
     assert (await harness.row()).state is JobState.CANCELLED
     handled, finished, *replies = harness.addresses(topology.EVENTS)
     assert (handled, finished) == ("reply.you", "job.finished.cancelled.flights.load")
-    assert replies == ["reply.me", "reply.you"]
+    assert replies == ["reply.me"], "the end is for requesters of the job"
     harness.received.clear()
     await harness.publish(request._replace(message_id="again"))
     assert "reply.you" in harness.addresses(topology.EVENTS)
@@ -242,4 +242,4 @@ ROWS = st.builds(
 @given(row=ROWS, trace=TRACES)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded machine proves nothing
 def test_a_success_is_written_as_its_model_would_write_it(row: JobRow, trace: TraceContext) -> None:
-    assert success_message(row, trace) == finished_message(row, trace)
+    assert success_messages(row, trace) == finished_messages(row, trace)

@@ -1,6 +1,7 @@
 """Cancel a job with all its descendants, keep the tree from growing, and reply to the requesters."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -23,6 +24,9 @@ _log = get_logger("trees")
 
 _BATCH_SIZE = 500
 _WITH = "with the tree of "
+_MARKS_REREAD = 10.0  # seconds
+_MAX_MARKS_OF_ALL = 100
+"""Sources that may leave as many marks as one may: who sends them may call himself as he likes."""
 
 
 async def cancel_trees(ports: SupervisorPorts, requests: Iterable[JobCancelRequested]) -> None:
@@ -95,6 +99,48 @@ async def member_cancels(store: StateStore, event: JobCancelRequested, now: date
         if child not in jobs or not jobs[child].state.terminal
     ]
     return list(map(cancel_behind_reports, cancels))
+
+
+class CancelMarks:
+    """Limits the marks that one source leaves by cancels of unknown jobs, and those of all sources together.
+
+    Counts are read from the store, and only if a cancel names an unknown job; each supervisor counts its own
+    marks in between.
+    """
+
+    def __init__(self, store: StateStore, clock: Clock, limit: int) -> None:
+        self._store, self._clock, self._limit = store, clock, limit
+        self._open = Counter[str]()
+        self._read_at = -_MARKS_REREAD
+
+    async def refusals(self, cancels: Sequence[JobCancelRequested]) -> list[str | None]:
+        """Return why each of these is refused; None if it is not."""
+        named = {_named_job(event) for event in cancels}
+        unknown = named - (await self._store.child_status(named)).keys()
+        return [await self._refusal(event, unknown) for event in cancels]
+
+    async def _refusal(self, event: JobCancelRequested, unknown: set[UUID]) -> str | None:
+        job_id, source = _named_job(event), event.source
+        if job_id not in unknown:
+            return None
+        if event.data.members is not None:
+            return f"expected a workflow whose batch is cancelled, got no job with the id {job_id}"
+        if self._clock.monotonic() - self._read_at >= _MARKS_REREAD:
+            self._read_at = self._clock.monotonic()
+            self._open = Counter(await self._store.count_cancel_marks(_MAX_MARKS_OF_ALL * self._limit))
+        if self._open[source] >= self._limit or self._open.total() >= _MAX_MARKS_OF_ALL * self._limit:
+            return (
+                f"expected the id of a job that was requested, got {job_id}, and {source!r} has cancelled "
+                f"{self._open[source]} unknown jobs already: cancel it once its request is accepted"
+            )
+        self._open[source] += 1
+        unknown.discard(job_id)  # the cancels that follow find the mark
+        return None
+
+
+def _named_job(event: JobCancelRequested) -> UUID:
+    batch = event.data.members
+    return event.data.job_id if batch is None else batch.parent_id
 
 
 def _reason(event: JobCancelRequested) -> str:

@@ -24,7 +24,7 @@ from warrener_store.jobs.rows import JobRow
 from warrener_store.workflows.rows import MAX_SIGNALS, SignalRow
 from warrener_supervisor import SOURCE
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.cancel_tree import member_cancels
+from warrener_supervisor.cancel_tree import CancelMarks, member_cancels
 from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
@@ -37,6 +37,7 @@ def supervisor_inbox(
     ports: SupervisorPorts,
     max_events: int,
     *,
+    marks: CancelMarks,
     breakers: BreakerMonitor,
     turns: TurnMaker,
     incidents: IncidentReporter,
@@ -50,14 +51,24 @@ def supervisor_inbox(
         # By the status queue, whose consumer replies. A cancel that overtook a report of success would call
         # a job cancelled whose effects are done.
         # Those of the jobs of a batch go out one batch after the other: there may be hundreds of both.
-        for event, _ in commands:
-            if event.data.members is not None:
+        refusals = await marks.refusals([event for event, _ in commands])
+        if refused := [why for why in refusals if why is not None]:
+            _log.warning(
+                "Cancels of unknown jobs were refused.",
+                action="commands.cancels_refused",
+                cancels=len(refused),
+                detail=refused[0],
+            )
+        for (event, _), why in zip(commands, refusals, strict=True):
+            if event.data.members is not None and why is None:
                 await ports.publish(await member_cancels(ports.store, event, ports.clock.now()))
         return [
             CommandResult(
                 [cancel_behind_reports(event)] if event.data.members is None else [], is_replied=True
             )
-            for event, _ in commands
+            if why is None
+            else CommandResult(refusal=why)
+            for (event, _), why in zip(commands, refusals, strict=True)
         ]
 
     received_until = datetime.min.replace(tzinfo=UTC)

@@ -110,6 +110,19 @@ async def publish_again(ports: SupervisorPorts, rows: Sequence[JobRow], spans: J
     return len(mine), len(refused) + await publish_turns(ports, [row for row in mine if row.suspensions])
 
 
+async def render_dispatches(ports: SupervisorPorts, rows: Iterable[JobRow]) -> list[tuple[JobRow, Message]]:
+    """Render the dispatches of the current attempts of these jobs from their rows."""
+    by_id, found = {row.job_id: row for row in rows}, list[tuple[JobRow, Message]]()
+    for some in await divide(ports.store, by_id):
+        chosen = [by_id[job_id] for job_id in some]
+        resumptions, now = await load_resumptions(ports, chosen), ports.clock.now()
+        found += [
+            (row, dispatch_message(row, now, resumptions.get(row.job_id, FROM_THE_BEGINNING)))
+            for row in chosen
+        ]
+    return found
+
+
 async def publish_turns(ports: SupervisorPorts, rows: Sequence[JobRow]) -> int:
     """Publish the current attempts of workflows that have suspended, each with its journal as it is stored.
 

@@ -5,6 +5,8 @@ A heartbeat costs one row of its agent; its lines cost something only where they
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import compress
+from typing import NamedTuple
 from uuid import UUID
 
 from warrener_contracts.events import AgentHeartbeat
@@ -19,6 +21,7 @@ from warrener_runtime.telemetry import TraceContext
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor import effects
+from warrener_supervisor.agent_owners import AgentOwners
 from warrener_supervisor.decisions import poison
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 from warrener_supervisor.decisions.heartbeat_diff import (
@@ -36,6 +39,7 @@ from warrener_supervisor.notifications import cancel_message, superseded_message
 from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("presence")
+_Found = tuple[JobRow, str, HeartbeatLine, Discrepancy]
 
 TICK = 0.5
 """Seconds between samples of this process."""
@@ -86,6 +90,13 @@ class HeartbeatCoverage:
         return self._since is not None and now - self._since >= patience
 
 
+class ReceivedHeartbeat(NamedTuple):
+    """A heartbeat, and the broker's user that sent it; None if its agent does not say."""
+
+    event: AgentHeartbeat
+    user_id: str | None
+
+
 class HeartbeatConsumer:
     """Stores heartbeats. If any step fails, the next heartbeat repeats it.
 
@@ -99,6 +110,7 @@ class HeartbeatConsumer:
         conclusive: Callable[[], bool],
         *,
         sentinel: HeartbeatSentinel,
+        owners: AgentOwners,
         spans: JobSpans,
         max_events: int = MAX_EVENTS,
     ) -> None:
@@ -106,7 +118,7 @@ class HeartbeatConsumer:
         self._ports = ports
         _, self._store, self._clock, self._timings = ports
         self._tracker, self._conclusive = tracker, conclusive
-        self._sentinel, self._spans = sentinel, spans
+        self._sentinel, self._owners, self._spans = sentinel, owners, spans
         self._busy_since: float | None = None
 
     @property
@@ -125,16 +137,17 @@ class HeartbeatConsumer:
         await subscription.ack(deliveries)
         self._busy_since = None
 
-    async def _read(self, deliveries: Iterable[Delivery]) -> tuple[list[AgentHeartbeat], list[Message]]:
-        """Return the newest heartbeat of each agent, and the messages to park."""
-        beats: dict[str, AgentHeartbeat] = {}
+    async def _read(self, deliveries: Iterable[Delivery]) -> tuple[list[ReceivedHeartbeat], list[Message]]:
+        """Return the newest heartbeat of each agent and user, and the messages to park."""
+        beats: dict[tuple[str, str | None], ReceivedHeartbeat] = {}
         parked: list[Message] = []
-        for _, events in await self._inbox.read(deliveries):
+        for delivery, events in await self._inbox.read(deliveries):
             for found in events:
                 if isinstance(found, ParkedEvent):
                     parked.append(found.message)
                 elif isinstance(found.event, AgentHeartbeat):
-                    beats[found.event.data.agent_id] = found.event
+                    received = ReceivedHeartbeat(found.event, delivery.user_id)
+                    beats[found.event.data.agent_id, delivery.user_id] = received
         if parked:
             _log.error(
                 "Messages other than heartbeats were parked.",
@@ -143,12 +156,15 @@ class HeartbeatConsumer:
             )
         return list(beats.values()), parked
 
-    async def record(self, beats: Sequence[AgentHeartbeat]) -> list[Message]:
-        """Store the agents of these heartbeats; return the messages that follow from their lists."""
-        now, received = self._clock.now(), self._clock.monotonic()
-        fresh = {beat.data.agent_id: self._tracker.note(beat, received, now) for beat in beats}
-        await self._store.put_agents([_agent(beat, now) for beat in beats])
-        return [*await self._look_up(fresh, now), *await self._check_held(beats)]
+    async def record(self, received: Sequence[ReceivedHeartbeat]) -> list[Message]:
+        """Store the agents of these heartbeats; return the messages that follow from their lists. Those that
+        do not come from the user of their agent are dropped."""
+        now, moment = self._clock.now(), self._clock.monotonic()
+        counts = await self._owners.put([_agent(*one, now) for one in received], now)
+        own = list(compress(received, counts))
+        fresh = {one.event.data.agent_id: self._tracker.note(one.event, moment, now) for one in own}
+        users = {one.event.data.agent_id: one.user_id for one in own}
+        return [*await self._look_up(fresh, now, users), *await self._check_held([one.event for one in own])]
 
     async def _check_held(self, beats: Sequence[AgentHeartbeat]) -> list[Message]:
         """Answer the agents that hold attempts back: jobs that go on, and jobs that have ended.
@@ -171,7 +187,9 @@ class HeartbeatConsumer:
             if (row := rows.get(one.job_id)) and one.attempt < row.attempt and row.state is JobState.RUNNING
         ]
 
-    async def _look_up(self, fresh: Mapping[str, Iterable[HeartbeatLine]], now: datetime) -> list[Message]:
+    async def _look_up(
+        self, fresh: Mapping[str, Iterable[HeartbeatLine]], now: datetime, users: Mapping[str, str | None]
+    ) -> list[Message]:
         lines = [(agent_id, line) for agent_id, some in fresh.items() for line in some]
         if not lines:
             return []
@@ -190,12 +208,23 @@ class HeartbeatConsumer:
             for agent_id, line in left
             if line.job_id in rows
         ]
-        await self._save(found, now)
+        await self._save(await self._own_starts(found, users), now)
         return [message for row, _, line, each in found for message in _stops(row, line, each, now)]
 
-    async def _save(
-        self, found: Iterable[tuple[JobRow, str, HeartbeatLine, Discrepancy]], now: datetime
-    ) -> None:
+    async def _own_starts(self, found: Sequence[_Found], users: Mapping[str, str | None]) -> list[_Found]:
+        """Leave out starts of jobs whose type belongs to another user: no permission names the jobs that a
+        heartbeat lists, as it does those of `attempt.started`."""
+        names = {row.job_type for row, _, _, each in found if each.begun is not None}
+        types = await self._store.job_types(names) if names else {}
+        return [
+            one
+            for one in found
+            if one[3].begun is None
+            or (known := types.get(one[0].job_type)) is None
+            or known.broker_user in {None, users[one[1]]}
+        ]
+
+    async def _save(self, found: Iterable[_Found], now: datetime) -> None:
         """Save signs of life of unannounced attempts, and revoke false losses.
 
         Of two agents the first counts; the next heartbeat makes up for a save that comes too late. The report
@@ -236,7 +265,7 @@ def _stops(row: JobRow, line: HeartbeatLine, each: Discrepancy, now: datetime) -
         yield superseded_message(row, line.attempt, now)
 
 
-def _agent(beat: AgentHeartbeat, now: datetime) -> AgentRow:
+def _agent(beat: AgentHeartbeat, user_id: str | None, now: datetime) -> AgentRow:
     data = beat.data
     return AgentRow(
         agent_id=data.agent_id,
@@ -252,4 +281,5 @@ def _agent(beat: AgentHeartbeat, now: datetime) -> AgentRow:
         free_slots=data.free_slots,
         trouble=data.trouble,
         code_version=data.code_version,
+        broker_user=user_id,
     )

@@ -3,8 +3,9 @@
 The same row gives the same messages under the same ids, so that publishing twice is a repeat.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from pydantic_core import to_json
@@ -43,14 +44,13 @@ def render_messages(
     row: JobRow,
     notifications: Set[Notification],
     *,
-    answers: Iterable[str],
     now: datetime,
     trace: TraceContext,
     timings: Timings,
     resumption: Resumption = FROM_THE_BEGINNING,
 ) -> list[Message]:
-    """Render the messages that `notifications` name, and `job.finished` for each of the reply addresses in
-    `answers`; not the dispatch of a workflow that has suspended (`effects.publish_turns`).
+    """Render the messages that `notifications` name; not the dispatch of a workflow that has suspended
+    (`effects.publish_turns`).
 
     Notifications are left out that the job has passed by in the same batch.
     """
@@ -63,7 +63,7 @@ def render_messages(
     if Notification.CANCEL in notifications:
         messages.append(cancel_message(row, now, trace))
     if over:
-        messages.extend(_endings(row, notifications, answers, now, trace))
+        messages.extend(_endings(row, notifications, now, trace))
     return messages
 
 
@@ -75,58 +75,90 @@ def is_dispatched(row: JobRow, notifications: Set[Notification], now: datetime, 
 
 
 def _endings(
-    row: JobRow, notifications: Set[Notification], answers: Iterable[str], now: datetime, trace: TraceContext
+    row: JobRow, notifications: Set[Notification], now: datetime, trace: TraceContext
 ) -> list[Message]:
-    addresses = [*answers]
     messages: list[Message] = []
-    is_success = row.state is JobState.SUCCEEDED
-    to_all = success_message(row, trace) if is_success else finished_message(row, trace)
     if Notification.FINISHED in notifications:
-        messages.append(to_all)
-        addresses.extend(row.watchers)
+        render = success_messages if row.state is JobState.SUCCEEDED else finished_messages
+        messages += render(row, trace)
     if Notification.DEAD in notifications and row.state is JobState.DEAD:
-        reason = row.error.message if row.error else "its attempts are used up"
+        error = _public_error(row)
+        if error is None:
+            reason = "its attempts are used up"
+        else:
+            reason = error.message if row.policy.public else error.type
         data = events.JobDeadData(
-            job_id=row.job_id, job_type=row.job_type, attempts=row.tries, reason=reason, error=row.error
+            job_id=row.job_id, job_type=row.job_type, attempts=row.tries, reason=reason, error=error
         )
         messages.append(build_message(job_event(events.JobDead, row, "dead", now, data, trace=trace)))
-    messages.extend(as_reply(to_all, address) for address in dict.fromkeys(addresses))
     return messages
 
 
-def finished_message(row: JobRow, trace: TraceContext) -> Message:
-    """Render `job.finished` of a job in any terminal state, as the event's model writes it."""
-    event = job_event(events.JobFinished, row, "finished", row.finished_at, row.finished_data(), trace=trace)
-    return build_message(event)
+def _public_error(row: JobRow) -> events.ErrorInfo | None:
+    """Return the row's error as subscribers may read it."""
+    return row.error if row.error is None or row.policy.public else row.error.without_text()
 
 
-def success_message(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
-    """Render `job.finished` of a succeeded job straight from its row.
+def finished_messages(row: JobRow, trace: TraceContext) -> list[Message]:
+    """Render `job.finished` of a job in any terminal state, as the event's model writes it: for subscribers,
+    and in full for each reply address."""
+    data = row.finished_data()
+    event = job_event(events.JobFinished, row, "finished", row.finished_at, data, trace=trace)
+    in_full = to_all = build_message(event)
+    if not row.policy.public:
+        to_all = build_message(event.model_copy(update={"data": data.without_values()}))
+    return [to_all, *(as_reply(in_full, address) for address in dict.fromkeys(row.watchers))]
+
+
+def success_messages(row: JobRow | SucceededJob, trace: TraceContext) -> list[Message]:
+    """Render `job.finished` of a succeeded job straight from its row, as `finished_messages` does.
 
     A supervisor publishes nothing else as often, and rows were validated on arrival, so it is written without
-    validation. A test compares the bytes with those of the event's model.
+    validation, and a result that nobody may read not at all. A test compares the bytes with those of the
+    event's model.
     """
     assert row.finished_at is not None, "the row of a job that has succeeded"
     job_id, finished_at = str(row.job_id), moment_json(row.finished_at)
-    result = "" if row.result is None else f',"result":{to_json(row.result, inf_nan_mode="null").decode()}'
     parent = "" if row.parent_id is None else f',"parent_id":"{row.parent_id}"'
-    return _FINISHED.message(
+    head = f'{{"job_id":"{job_id}","job_type":"{row.job_type}","state":"{_STATE}","attempt":{row.attempt}'
+    tail = f'{parent},"requested_at":{moment_json(row.requested_at)},"finished_at":{finished_at}'
+    in_full = public = f"{head}{tail}}}"
+    if row.watchers or row.policy.public:
+        result = (
+            "" if row.result is None else f',"result":{to_json(row.result, inf_nan_mode="null").decode()}'
+        )
+        request_id = f'"{job_id}"' if row.request_id is None else to_json(row.request_id).decode()
+        request = f'"request_id":{request_id},"request_source":{_source_json(row.source)}'
+        in_full = f"{head}{result}{tail},{request}}}"
+        public = in_full if row.policy.public else public
+    to_all = _FINISHED.message(
         f"{job_id}:finished",
         f"job.finished.{_STATE}.{row.job_type}",
         finished_at,
         job_id,
-        f'{{"job_id":"{job_id}","job_type":"{row.job_type}","state":"{_STATE}","attempt":{row.attempt}{result}'
-        f'{parent},"requested_at":{moment_json(row.requested_at)},"finished_at":{finished_at}}}',
+        public,
         traceparent=trace.traceparent,
         tracestate=trace.tracestate,
     )
+    if not row.watchers:
+        return [to_all]
+    # The data are the last member of an event.
+    envelope = to_all.body[: -len(public.encode()) - 1]
+    reply = to_all._replace(body=b"%b%b}" % (envelope, in_full.encode()))
+    return [to_all, *(as_reply(reply, address) for address in dict.fromkeys(row.watchers))]
+
+
+@lru_cache(maxsize=1024)
+def _source_json(source: str) -> str:
+    return to_json(source).decode()
 
 
 def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Message]:
-    if row.error is None or row.due_at is None:
+    error = _public_error(row)
+    if error is None or row.due_at is None:
         return []  # released: nothing went wrong
     data = events.JobRetryingData(
-        job_id=row.job_id, job_type=row.job_type, next_attempt=row.attempt, due_at=row.due_at, error=row.error
+        job_id=row.job_id, job_type=row.job_type, next_attempt=row.attempt, due_at=row.due_at, error=error
     )
     return [
         build_message(job_event(events.JobRetrying, row, f"{row.attempt}:retrying", now, data, trace=trace))

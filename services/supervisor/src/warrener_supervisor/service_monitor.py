@@ -3,7 +3,7 @@
 An alarm is a line in the log, an event for subscribers, and an incident for the escalation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +26,7 @@ _log = get_logger("alert")
 _LATELY = timedelta(days=1)
 """A queue whose agents were silent for longer is watched only if a job type names it."""
 _OLD = timedelta(hours=1)  # an agent that was silent for longer when this supervisor started raises no alarm
+_MAX_LINES = 20  # lines and incidents about the agents that one look finds lost
 _NAME = 200  # characters; the limit of the event
 Consumers = Literal["scheduler", "agent"]
 
@@ -87,13 +88,19 @@ class ServiceMonitor:
         unresponsive = self._alarms.unresponsive(
             {each: found for each, found in backlogs.items() if each.queue not in draining}, now
         )
-        for silent in lost:
+        for silent in lost[:_MAX_LINES]:
             _log.error(
                 "An agent fell silent; its attempts are given to other agents.",
                 action="alert.agent_lost",
                 agent_id=silent.data.agent_id,
                 host=silent.data.host,
                 last_seen_at=silent.data.last_seen_at.isoformat(),
+            )
+        if len(lost) > _MAX_LINES:
+            _log.error(
+                "More agents fell silent; `warrener agents` lists them.",
+                action="alert.agents_lost",
+                agents=len(lost) - _MAX_LINES,
             )
         for stalled in unresponsive:
             _log.error(
@@ -104,7 +111,7 @@ class ServiceMonitor:
                 waiting=stalled.data.waiting,
             )
         await self._reporter.raise_incidents(
-            [*map(_lost_incident, lost), *map(_unresponsive_incident, unresponsive)]
+            [*lost_incidents(lost), *map(_unresponsive_incident, unresponsive)]
         )
         self._unpublished += [*map(build_message, lost), *map(build_message, unresponsive)]
         await self._ports.publish(self._unpublished)
@@ -179,6 +186,15 @@ def _lost_incident(event: events.AgentLost) -> RaisedIncident:
         f"its {data.running} attempts are given to other agents"
     )
     return _raised(event, data.agent_id, ",".join(sorted(data.queues)), text, data.last_seen_at)
+
+
+def lost_incidents(lost: Sequence[events.AgentLost]) -> list[RaisedIncident]:
+    """Make the incidents of lost agents: those of one look beyond the first have one in common."""
+    found, more = [_lost_incident(event) for event in lost[:_MAX_LINES]], lost[_MAX_LINES:]
+    if more:
+        text = f"{len(lost)} agents have fallen silent; `warrener agents` lists them"
+        found.append(_raised(more[0], "many agents", "many", text, more[0].data.last_seen_at))
+    return found
 
 
 def _unresponsive_incident(event: events.ServiceUnresponsive) -> RaisedIncident:

@@ -19,6 +19,7 @@ from warrener_contracts.codec import DecodedEvent, format_reason_counts
 from warrener_contracts.events import (
     AgentHeartbeat,
     AttemptCancelled,
+    AttemptData,
     AttemptFailed,
     AttemptLost,
     AttemptReleased,
@@ -29,8 +30,9 @@ from warrener_contracts.events import (
     JobCancelRequested,
     Reason,
 )
+from warrener_contracts.events.envelope import AGENT
 from warrener_contracts.inbox import Inbox, ParkedEvent
-from warrener_contracts.messages import Message, as_reply, batch_parked, encode
+from warrener_contracts.messages import ORIGINAL_USER, Message, batch_parked, encode
 from warrener_contracts.parking import park_event
 from warrener_contracts.retryability import is_unrunnable_here
 from warrener_contracts.state_machine import JobState
@@ -43,9 +45,11 @@ from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
 from warrener_store.gates.rows import takes_turns
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
+from warrener_store.jobs.rules import CANCEL_MARK
 from warrener_store.jobs.views import Success
 from warrener_store.store import StateStore
 from warrener_supervisor import effects
+from warrener_supervisor.agent_owners import AgentOwners
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.cancel_tree import cancel_replies, cancel_trees
 from warrener_supervisor.decisions import workflow_turns
@@ -57,6 +61,7 @@ from warrener_supervisor.decisions.signals import SIGNALS, job_of
 from warrener_supervisor.decisions.suspensions import WITHOUT_SUCCESS
 from warrener_supervisor.effects import Contended, SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter, mixed_queues
+from warrener_supervisor.heartbeat_consumer import ReceivedHeartbeat
 from warrener_supervisor.limits import SlotKeeper
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.notifications import (
@@ -64,13 +69,15 @@ from warrener_supervisor.notifications import (
     Resumption,
     is_dispatched,
     render_messages,
-    success_message,
+    success_messages,
 )
 from warrener_supervisor.trace_spans import JobSpans
 from warrener_supervisor.workflow_turns import Member, TurnMaker, ends_map_or_call
 
 _log = get_logger("observe")
 
+_OF_AGENTS = frozenset(kind for kind in SIGNALS if AGENT in kind.routes[0].senders)
+"""The events that agents send about their attempts."""
 _REPORTS = (AttemptSucceeded, AttemptFailed, AttemptCancelled, AttemptReleased)
 _MAX_ROUNDS = 20  # other supervisors save the same jobs meanwhile; each round at least one of us gets on
 
@@ -81,7 +88,7 @@ class StatusBatch:
 
     entries: list[JudgedEvent] = field(default_factory=list[JudgedEvent])
     parked: list[Message] = field(default_factory=list[Message])
-    heartbeats: list[AgentHeartbeat] = field(default_factory=list[AgentHeartbeat])
+    heartbeats: list[ReceivedHeartbeat] = field(default_factory=list[ReceivedHeartbeat])
 
 
 @dataclass(slots=True)
@@ -118,7 +125,8 @@ class StatusConsumer:
         turns: TurnMaker,
         slots: SlotKeeper,
         reporter: IncidentReporter,
-        record_heartbeats: Callable[[Sequence[AgentHeartbeat]], Awaitable[list[Message]]],
+        owners: AgentOwners,
+        record_heartbeats: Callable[[Sequence[ReceivedHeartbeat]], Awaitable[list[Message]]],
         metrics: SupervisorMetrics,
         max_events: int = MAX_EVENTS,
     ) -> None:
@@ -126,12 +134,13 @@ class StatusConsumer:
         _, self._store, self._clock, self._timings = ports
         self._entropy, self._spans, self._metrics = entropy, spans, metrics
         self._breakers, self._turns, self._slots, self._reporter = breakers, turns, slots, reporter
-        self._record_heartbeats = record_heartbeats
+        self._owners, self._record_heartbeats = owners, record_heartbeats
         self._inbox = Inbox(STATUS_QUEUE.name, {*SIGNALS, AgentHeartbeat}, max_events=max_events)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises if broker or store fail or refuse; then nothing is acknowledged."""
         received = await self._read(deliveries)
+        await self._park_foreign(received)
         cancels = [one.event for one in received.entries if isinstance(one.event, JobCancelRequested)]
         awaited = [event for event in cancels if event.data.reply_to is not None]
         before = await self._jobs_of(awaited)
@@ -162,15 +171,64 @@ class StatusConsumer:
 
     async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
         received = StatusBatch()
-        for _, events in await self._inbox.read(deliveries):
+        for delivery, events in await self._inbox.read(deliveries):
+            user_id = _user_of(delivery)
             for found in events:
                 if isinstance(found, ParkedEvent):
-                    received.parked.append(found.message)
+                    received.parked.append(_with_user(found.message, user_id))
                 elif isinstance(found.event, AgentHeartbeat):  # of an agent whose exchange does not take it
-                    received.heartbeats.append(found.event)
+                    received.heartbeats.append(ReceivedHeartbeat(found.event, user_id))
                 else:
-                    received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
+                    received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found, user_id))
         return received
+
+    async def _park_foreign(self, received: StatusBatch) -> None:
+        """Park the reports of agents that belong to another user than the one that sent them."""
+        reports = [entry for entry in received.entries if type(entry.event) in _OF_AGENTS]
+        await self._owners.load({entry.event.data.agent_id for entry in reports})
+        may_report = self._owners.may_report
+        if foreign := [one for one in reports if not may_report(one.event.data.agent_id, one.user_id)]:
+            ids = set(map(id, foreign))
+            received.entries = [entry for entry in received.entries if id(entry) not in ids]
+            received.parked += [
+                _park_as_foreign(one, f"a report of {one.event.data.agent_id} by its own user")
+                for one in foreign
+            ]
+
+    async def _take_foreign(
+        self, left: dict[UUID, list[JudgedEvent]], rows: Mapping[UUID, JobRow]
+    ) -> list[Message]:
+        """Remove the reports about jobs of another type, and about attempts that a living agent of another
+        user holds; return their parked messages. The user of a job type may report about all of its jobs."""
+        await self._owners.load({row.agent_id for row in rows.values() if row.agent_id is not None})
+        suspects = [
+            (rows[job_id], entry)
+            for job_id, entries in left.items()
+            for entry in entries
+            if type(entry.event) in _OF_AGENTS and self._is_suspect(rows[job_id], entry)
+        ]
+        types = await self._store.job_types({row.job_type for row, _ in suspects}) if suspects else {}
+        parked: list[Message] = []
+        for row, entry in suspects:
+            type_row = types.get(row.job_type)
+            if entry.event.data.job_type != row.job_type:
+                expected = f"a report about a job of type {row.job_type}"
+            elif type_row is not None and entry.user_id is not None and type_row.broker_user == entry.user_id:
+                continue
+            else:
+                expected = f"a report by the user of {row.agent_id}, which holds the attempt"
+            parked.append(_park_as_foreign(entry, expected))
+            left[row.job_id].remove(entry)
+            if not left[row.job_id]:
+                del left[row.job_id]
+        return parked
+
+    def _is_suspect(self, row: JobRow, entry: JudgedEvent) -> bool:
+        data: AttemptData = entry.event.data
+        if data.job_type != row.job_type:
+            return row.job_type != CANCEL_MARK  # of a tombstone, whose type nobody knows
+        is_held = row.state is JobState.RUNNING and row.agent_id not in {None, data.agent_id}
+        return is_held and not self._owners.may_report(str(row.agent_id), entry.user_id)
 
     async def _settle(self, entries: Sequence[JudgedEvent]) -> SettledEvents:
         """Judge and save until every entry counts."""
@@ -215,8 +273,7 @@ class StatusConsumer:
             del left[job_id]
             settled.add_end(job.parent_id, job.member_of, JobState.SUCCEEDED)
             self._breakers.record_success(job.job_type, job.policy)
-            to_all = success_message(job, self._spans.record_success(job, successes[job_id], begun_at))
-            messages += [to_all, *(as_reply(to_all, address) for address in dict.fromkeys(job.watchers))]
+            messages += success_messages(job, self._spans.record_success(job, successes[job_id], begun_at))
 
     async def _round(self, left: dict[UUID, list[JudgedEvent]], done: SettledEvents) -> None:
         rows = await self._store.jobs_by_id(left.keys())
@@ -227,6 +284,7 @@ class StatusConsumer:
             for job_id in left.keys() - rows.keys()
             for entry in left.pop(job_id)
         ]
+        done.messages += await self._take_foreign(left, rows)
         context = JudgeContext(
             self._clock.now(),
             self._timings,
@@ -331,7 +389,6 @@ class StatusConsumer:
         messages = render_messages(
             batch.row,
             batch.notifications,
-            answers=batch.answers,
             now=self._clock.now(),
             trace=self._spans.record_batch(batch, begun_at),
             timings=self._timings,
@@ -397,7 +454,15 @@ def _is_loss(event: Event[Any]) -> bool:
 
 def _success(event: AttemptSucceeded) -> Success:
     data = event.data
-    return Success(data.job_id, data.attempt, data.agent_id, data.result, data.started_at, data.finished_at)
+    return Success(
+        data.job_id,
+        data.attempt,
+        data.agent_id,
+        data.result,
+        data.started_at,
+        data.finished_at,
+        data.job_type,
+    )
 
 
 def _judge(row: JobRow, entries: Sequence[JudgedEvent], context: JudgeContext) -> JobBatch:
@@ -426,7 +491,25 @@ def _dead(judged: Iterable[JobBatch], applied: Set[UUID]) -> list[JobRow]:
 
 def _park(entry: JudgedEvent, reason: Reason, detail: str) -> Message:
     origin = entry.origin or DecodedEvent(entry.event, encode(entry.event))
-    return park_event(origin, STATUS_QUEUE.name, reason, detail)
+    return _with_user(park_event(origin, STATUS_QUEUE.name, reason, detail), entry.user_id)
+
+
+def _user_of(delivery: Delivery) -> str | None:
+    """Return the user that published a report first. A supervisor requeues it straight to the queue, which no
+    guest may publish to; one that was parked by an earlier version names no user."""
+    original = None if delivery.exchange else delivery.headers.get(ORIGINAL_USER)
+    return (original or None) if isinstance(original, str) else delivery.user_id
+
+
+def _with_user(message: Message, user_id: str | None) -> Message:
+    return message._replace(headers={**message.headers, ORIGINAL_USER: user_id or ""})
+
+
+def _park_as_foreign(entry: JudgedEvent, expected: str) -> Message:
+    detail = (
+        f"expected {expected}, got one of {entry.event.data.agent_id} by user {entry.user_id or 'unknown'}"
+    )
+    return _park(entry, Reason.IMPOSSIBLE, detail)
 
 
 def _log_parked(messages: Iterable[Message]) -> None:

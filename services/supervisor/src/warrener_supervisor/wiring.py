@@ -14,6 +14,7 @@ from warrener_contracts.registry import build_models
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     LOGS_QUEUE,
+    REQUESTS,
     STATUS_QUEUE,
     SUPERVISOR_COMMANDS,
     TOPOLOGY,
@@ -42,7 +43,9 @@ from warrener_store.incidents.rows import TOPOLOGY_REFUSED, refused_pieces
 from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.logs.rows import LogLimit
 from warrener_store.parked.crashed_readers import StoredTries
+from warrener_supervisor.agent_owners import AgentOwners
 from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.cancel_tree import CancelMarks
 from warrener_supervisor.commands import supervisor_inbox
 from warrener_supervisor.dead_letters import DeadLetterConsumer
 from warrener_supervisor.decisions.context import Timings
@@ -114,7 +117,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     ports = SupervisorPorts(bus, store, clock, timings)
     breakers, reporter = BreakerMonitor(ports), IncidentReporter(store.escalations, clock)
     metrics = SupervisorMetrics(telemetry.metrics)
-    requeuer, spans = ParkedMessageRequeuer(bus, store), JobSpans(telemetry, clock)
+    requeuer, spans = ParkedMessageRequeuer(ports), JobSpans(telemetry, clock)
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
 
     def listed_jobs() -> set[UUID] | None:
@@ -125,7 +128,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     slots = SlotKeeper(ports, spans=spans, listed_jobs=listed_jobs)
     turns = TurnMaker(ports, spans=spans, reporter=reporter, metrics=metrics, slots=slots)
     inbox = supervisor_inbox(
-        ports, settings.batch_limit, breakers=breakers, turns=turns, incidents=reporter, requeuer=requeuer
+        ports,
+        settings.batch_limit,
+        marks=CancelMarks(store, clock, settings.supervisor_cancel_marks_limit),
+        breakers=breakers,
+        turns=turns,
+        incidents=reporter,
+        requeuer=requeuer,
     )
     # No other process has had this name, for its queue of heartbeats.
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
@@ -136,11 +145,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         await reporter.raise_incident(_UNPROVED, heartbeats.name, _UNPROVED, {"text": text})
 
     sentinel = HeartbeatSentinel(bus, clock, entropy, replica, heartbeats, raise_unproved)
+    owners = AgentOwners(store, clock, settings.sender)
     heartbeat_consumer = HeartbeatConsumer(
         ports,
         tracker,
         conclusive=lambda: coverage.is_conclusive(clock.monotonic()),
         sentinel=sentinel,
+        owners=owners,
         spans=spans,
         max_events=settings.batch_limit,
     )
@@ -152,6 +163,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         turns=turns,
         slots=slots,
         reporter=reporter,
+        owners=owners,
         record_heartbeats=heartbeat_consumer.record,
         metrics=metrics,
         max_events=settings.batch_limit,
@@ -239,7 +251,7 @@ class TopologyKeeper:
         self._refused: set[str] = set()
 
     async def declare_all(self) -> None:
-        """Declare everything, as far as it is permitted. Raises TopologyMismatch if a piece differs."""
+        """Declare what is missing, as far as it is permitted; later turns compare what was there."""
         try:
             await self._bus.declare(TOPOLOGY.with_queues(self._own))
         except DeclarationForbidden:
@@ -251,7 +263,7 @@ class TopologyKeeper:
         topology = TOPOLOGY.with_queues(queues)
         try:
             async with asyncio.timeout(_DECLARE_WITHIN):
-                refused = await declare_pieces(self._bus, topology)
+                refused = await declare_pieces(self._bus, topology, verify=True)
         except TimeoutError:
             return  # a later turn goes on
         for piece in refused.keys() - self._refused:
@@ -303,7 +315,9 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
         lambda bus, clock, entropy: assemble(
             bus, store, clock, entropy, telemetry, settings, policies=policies
         ),
+        signs=REQUESTS,
         claim=partial(claim_namespace, store),
         # Without a file there is nothing to reload, and SIGHUP ends the process as usual.
         first=[ReloadOnSignal(policies.force_reload)] if settings.supervisor_escalation_file else (),
+        names_user=True,  # what it requeues is believed
     )

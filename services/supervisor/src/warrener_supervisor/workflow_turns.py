@@ -500,7 +500,7 @@ class TurnMaker:
         trace = TraceContext(row.traceparent, row.tracestate)
         notifications = ended.notifications
         await self._ports.publish(
-            render_messages(ended.row, notifications, answers=(), now=now, trace=trace, timings=self._timings)
+            render_messages(ended.row, notifications, now=now, trace=trace, timings=self._timings)
         )
         is_end = ends_map_or_call(row.member_of, ended.row.state)
         parents = {row.parent_id} if row.parent_id is not None and is_end else set[UUID]()

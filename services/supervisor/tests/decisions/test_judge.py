@@ -199,13 +199,13 @@ def test_what_was_requested_to_be_cancelled_is_not_tried_again(word: Any) -> Non
 def test_cancelling_what_runs_waits_for_its_agent() -> None:
     decision = stage.judged(stage.make(JobState.RUNNING), stage.cancel("me"))
     assert decision.row.state is JobState.RUNNING
-    assert (decision.row.cancel_reason, decision.row.watchers) == ("requested", ("me",))
+    assert (decision.row.cancel_reason, decision.row.watchers) == ("requested", ())
     assert decision.notifications == {context.Notification.CANCEL}
 
 
-def test_cancelling_what_is_over_answers_the_asker_alone() -> None:
+def test_cancelling_what_is_over_changes_nothing() -> None:
     decision = judge(stage.make(JobState.SUCCEEDED), stage.cancel("me"), stage.AT)
-    assert decision == context.NoChange("the job has succeeded already", frozenset(), "me")
+    assert decision == context.NoChange("the job has succeeded already")
 
 
 @pytest.mark.parametrize(

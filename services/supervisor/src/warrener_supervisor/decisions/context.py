@@ -104,12 +104,11 @@ class NoChange:
     """The job does not change, because of `why`.
 
     `notifications` repeats those that an earlier delivery of the same event may have saved without
-    publishing them; `answer` is the reply address of a request that came after the job's end.
+    publishing them.
     """
 
     why: str
     notifications: frozenset[Notification] = NO_NOTIFICATIONS
-    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from warrener_contracts import state_machine
 from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.events import Event, JobCancelRequested, Reason
+from warrener_contracts.events import Event, Reason
 from warrener_contracts.state_machine import Fence, JobState, Signal, Transition
 from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor.decisions import outcomes, poison, retries, starts, suspensions, timeouts
@@ -23,11 +23,13 @@ from warrener_supervisor.decisions.signals import attempt_of, fence_of, signal_o
 
 
 class JudgedEvent(NamedTuple):
-    """An event to judge, the chance drawn for it, and the message it was read from, if there was one."""
+    """An event to judge, the chance drawn for it, and the message it was read from, if there was one, with
+    the broker's user that sent it."""
 
     event: Event[Any]
     chance: float
     origin: DecodedEvent | None = None
+    user_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -43,7 +45,6 @@ class JobBatch:
         default_factory=list[tuple[JudgedEvent, JudgeDecision]]
     )
     notifications: set[Notification] = field(default_factory=set[Notification])
-    answers: list[str] = field(default_factory=list[str])
     first: JobRow = field(init=False)
     """The job before the batch."""
 
@@ -57,7 +58,6 @@ class JobBatch:
             return
         self.notifications |= decision.notifications
         if isinstance(decision, NoChange):
-            self.answers.extend([decision.answer] if decision.answer else [])
             return
         last = self.saves[-1] if self.saves else None
         if last is None or (last.attempt is not None and decision.attempt is not None):
@@ -99,10 +99,7 @@ def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecisio
             return spared._replace(notifications=_repeated_notifications(row, signal, where, event))
         row = spared.row  # and its success ends the job
     if isinstance(step, state_machine.Ignore):
-        late_requester = event.data.reply_to if isinstance(event, JobCancelRequested) else None
-        return NoChange(step.why, _repeated_notifications(row, signal, where, event), late_requester)
-    if row.ending is not None and (watched := suspensions.watch_end(row, event)) is not None:
-        return watched
+        return NoChange(step.why, _repeated_notifications(row, signal, where, event))
     if why := suspensions.ends_already(row) or stale_reason(row, event, context):
         return NoChange(why, _repeated_notifications(row, signal, where, event))
     decision = poison.keep_deaths(row, _DECIDE[signal](row, event, context))

@@ -1,8 +1,9 @@
 """How a job ends: succeeded, dead, cancelled or expired. Nothing wakes a job after its end.
 
 A cancel may also come before its job, for two schedulers may take the two at the same time, and a request
-may come again long after. Then a tombstone takes the job's place under its id, and the request finds the
-job cancelled. The row's unique key does the locking, and a job that nobody cancels pays nothing for it.
+may come again long after. Then a tombstone, the mark of the cancel, takes the job's place under its id until
+it expires, and the request finds the job cancelled. The row's unique key does the locking, and a job that
+nobody cancels pays nothing for it.
 """
 
 from dataclasses import replace
@@ -15,12 +16,10 @@ from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, evolve
-from warrener_store.jobs.rules import VERDICT, merge_watchers
+from warrener_store.jobs.rules import CANCEL_MARK, VERDICT
 from warrener_supervisor.decisions.cause import fingerprint
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 
-JOB_TYPE = "job.unknown"
-"""Job type of a tombstone. No agent can declare it, because `job` is a reserved first word."""
 _QUEUE = "default"
 
 
@@ -98,12 +97,13 @@ def end_cancelled(row: JobRow, record: AttemptRow | None, now: datetime) -> JobT
 
 
 def on_cancel_requested(row: JobRow, event: JobCancelRequested, context: JudgeContext) -> JobTransition:
-    """Stop a running attempt, whose end will end the job; end any other job. The requester watches it."""
-    data = event.data
-    watchers = merge_watchers(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
-    requested = evolve(
-        row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=context.now
-    )
+    """Stop a running attempt, whose end will end the job; end any other job.
+
+    The requester of the cancel does not get the end with its result: that is for the requesters of the job.
+    `cancel_tree.cancel_replies` answers with the state.
+    """
+    reason = row.cancel_reason or event.data.reason
+    requested = evolve(row, cancel_reason=reason, updated_at=context.now)
     if row.state is JobState.RUNNING:
         return JobTransition(requested, "stop requested", notifications=frozenset({Notification.CANCEL}))
     decision = end_cancelled(requested, None, context.now)
@@ -153,7 +153,7 @@ def tombstone_for(event: JobCancelRequested, now: datetime) -> JobRow:
     data = event.data
     return JobRow(
         job_id=data.job_id,
-        job_type=JOB_TYPE,
+        job_type=CANCEL_MARK,
         queue=_QUEUE,
         arguments={},
         guarantee=Guarantee.IDEMPOTENT,
@@ -164,7 +164,6 @@ def tombstone_for(event: JobCancelRequested, now: datetime) -> JobRow:
         requested_at=event.time or now,
         accepted_at=now,
         state=JobState.CANCELLED,
-        watchers=(data.reply_to,) if data.reply_to else (),
         cancel_reason=data.reason,
         finished_at=now,
         updated_at=now,

@@ -3,13 +3,11 @@ its policy holds it."""
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
-from warrener_contracts.events import AttemptSuspended, Event, JobCancelRequested
+from warrener_contracts.events import AttemptSuspended
 from warrener_contracts.policy import OnFailure
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow, evolve
-from warrener_store.jobs.rules import merge_watchers
 from warrener_supervisor.decisions import outcomes
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification
 from warrener_supervisor.decisions.workflow_turns import dispatched_turn, first_look
@@ -121,17 +119,6 @@ def _without_failure(row: JobRow) -> JobRow:
 def given_up(row: JobRow, now: datetime) -> JobRow:
     """Return the row of a held workflow whose end begins."""
     return evolve(row, version=row.version + 1, ending=JobState.DEAD, wake_at=now, updated_at=now)
-
-
-def watch_end(row: JobRow, event: Event[Any]) -> JobTransition | None:
-    """Let the requester of a cancel watch an end that has begun; None for any other event.
-
-    `updated_at` stays: it is the time when the end began, which the end may have."""
-    address = event.data.reply_to if isinstance(event, JobCancelRequested) else None
-    if address is None or address in row.watchers:
-        return None
-    watchers = merge_watchers(row.watchers, [address])
-    return JobTransition(evolve(row, watchers=watchers), "ends already")
 
 
 def ends_already(row: JobRow) -> str | None:

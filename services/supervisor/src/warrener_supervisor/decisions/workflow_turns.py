@@ -17,6 +17,7 @@ from warrener_contracts.events import (
     Suspension,
 )
 from warrener_contracts.journals import answers_by_call, next_timer, open_calls
+from warrener_contracts.private_payloads import encrypted_key
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_MESSAGE
 from warrener_store.jobs.rows import JobRow, evolve
@@ -236,7 +237,9 @@ def _error_of(child: ChildEnd) -> ErrorInfo:
     elif child.error is None:
         reason = child.ending_reason or f"the job is {child.state.value}"
     else:
-        return child.error.model_copy(update={"flight_record": None, "stack": None})
+        stack = child.error.stack
+        stack = stack if encrypted_key(stack) is not None else None  # it holds the message too
+        return child.error.model_copy(update={"flight_record": None, "stack": stack})
     return ErrorInfo(kind=ErrorKind.ERROR, type=child.state.value, message=reason, retryable=False)
 
 

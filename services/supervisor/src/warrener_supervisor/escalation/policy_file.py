@@ -14,6 +14,7 @@ from warrener_contracts.json_safety import is_object
 from warrener_contracts.templates import TemplateNames, find_mistakes
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
+from warrener_runtime.secret_files import SecretFileError, read_secret
 from warrener_runtime.secrets import mask, mask_value
 from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.alert_sinks import key_of as signing_key
@@ -108,7 +109,10 @@ def _filled_sink(name: str, sink: SinkConfig, environment: Mapping[str, str]) ->
         value: str | None = getattr(sink, key)
         if value is not None and value.startswith(_ENVIRONMENT):
             variable = value.removeprefix(_ENVIRONMENT)
-            value = environment.get(variable)
+            try:
+                value = read_secret(variable, environment)
+            except SecretFileError as error:
+                raise PolicyFileError(f"sink.{name}.{key}", str(error), _CORRECT) from None
             if not value:
                 problem = f"expected the variable {variable} to be set, got none"
                 raise PolicyFileError(f"sink.{name}.{key}", problem, "set it")
