@@ -237,6 +237,8 @@ async def test_what_cannot_be_sent_is_refused_at_once_with_what_was_expected(cli
         await client.request("flights.load", policy={"backoff": {"step": "1s", "delays": ["1s"]}})
     with pytest.raises(BadRequest, match=r"policy\.no_retry_on\.0: .* at least 1 character, got ''$"):
         await client.request("flights.load", policy={"no_retry_on": [""]})
+    with pytest.raises(BadRequest, match="no argument named 'warrener:encrypted'"):
+        await client.request("flights.load", {"path": "plain", "warrener:encrypted": {}})
     with pytest.raises(BadRequest, match=r"arguments of flights\.load that JSON can carry"):
         await client.request("flights.load", {"path": object()})
 

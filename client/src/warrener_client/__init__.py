@@ -28,6 +28,7 @@ from warrener_client.errors import (
     ResultTimeout,
 )
 from warrener_client.job import Job
+from warrener_client.outbox import Outbox
 from warrener_client.requests import JobSpec
 from warrener_client.sync import SyncClient, SyncJob
 from warrener_contracts.canvas import ChainStep, GroupMember, GroupResult
@@ -52,6 +53,7 @@ __all__ = [
     "JobSpec",
     "NotConfirmed",
     "NotConnected",
+    "Outbox",
     "PolicyOverrides",
     "RequestRejected",
     "RequestTooLarge",

@@ -11,18 +11,24 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from warrener_client.errors import ClientClosed, CommandRefused, CommandTimeout, NotConfirmed, NotConnected
+from warrener_client.errors import ClientClosed, NotConfirmed, NotConnected
 from warrener_client.job import Job
-from warrener_client.publisher import BATCH_SIZE, RequestPublisher, pipeline
-from warrener_client.replies import POLL_INTERVAL, REPLIES_TIMEOUT, ReplyRouter, RetryPoller
-from warrener_client.requests import Arguments, BulkEncoder, JobSpec, RequestOptions, read_arguments
+from warrener_client.publisher import BATCH_SIZE, RequestPublisher, open_client_bus, pipeline
+from warrener_client.replies import POLL_INTERVAL, REPLIES_TIMEOUT, ReplyRouter, RetryPoller, wait_for_replies
+from warrener_client.requests import (
+    Arguments,
+    BulkEncoder,
+    JobSpec,
+    PrivateRequests,
+    RequestOptions,
+    read_arguments,
+)
 from warrener_client.tracing import RequestSpans
 from warrener_contracts import canvas, events
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
     CommandHandled,
-    CommandHandledData,
     Event,
     JobDeduplicated,
     JobFinished,
@@ -35,18 +41,16 @@ from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.reader import Registry
-from warrener_contracts.topology import TOPOLOGY, reply_queue
+from warrener_contracts.topology import REQUESTS, TOPOLOGY, dispatch_queue, reply_address, reply_queue
 from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
-from warrener_runtime.bus.types import Delivery
+from warrener_runtime.bus.types import DeclareMode, Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.keys import ENCRYPTION_KEYS, SIGNING_KEY, find_key_file, load_key_ring, load_signer
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
 from warrener_runtime.lifecycle.components import StoppedWhileStarting, has_succeeded, retrieve_exception
-from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
-from warrener_runtime.running_up import announce_use, find_running_up
 from warrener_runtime.telemetry import Telemetry, TraceContext, current_trace_context
 from warrener_runtime.telemetry.baggage import current_baggage
 
-DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _PREFETCH = 1000
 REPLIES = Registry((CommandHandled, JobDeduplicated, JobFinished, JobRejected, JobWaiting))
 """The events that come to a client's queue. Others are imported when they are used: `events.SchedulePut`."""
@@ -65,6 +69,12 @@ class Client:
       as soon as a broker answers, and a request waits for that for `connect_timeout`.
     - `confirm_timeout`: seconds that `request`, `request_batch` and `cancel` wait for the broker's confirm.
     - `resend_after`: seconds after which an awaited request is repeated.
+    - `encryption_keys`: file of the keys that encrypt the arguments of job types that match one of
+      `encrypts`, and signals, and that decrypt results (None: WARRENER_ENCRYPTION_KEYS_FILE, if it is set).
+    - `signing_key`: file of the key that signs requests (None: WARRENER_SIGNING_KEY_FILE, if it is set). Not
+      with `bus`, which has a signer of its own.
+    - `declare`: `never` makes nothing but the client's own reply queue; `if-missing` declares exchanges and
+      queues that no service has made yet, as far as its user may. None: WARRENER_DECLARE, else `if-missing`.
     - `telemetry`: makes a span for each request; None: the caller's OpenTelemetry does, if it is configured.
     """
 
@@ -79,6 +89,10 @@ class Client:
         lazy: bool = False,
         confirm_timeout: float | None = 30.0,
         resend_after: float = 60.0,
+        encryption_keys: str | os.PathLike[str] | None = None,
+        encrypts: Sequence[str] = ("*",),
+        signing_key: str | os.PathLike[str] | None = None,
+        declare: DeclareMode | None = None,
         telemetry: Telemetry | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
@@ -90,10 +104,17 @@ class Client:
         self._spans = RequestSpans(telemetry)
         self._lazy, self._connect_timeout = lazy, connect_timeout
         self._connecting: asyncio.Task[None] | None = None
-        self._bus = bus or _open_bus(url, source, namespace, None if lazy else connect_timeout)
-        self.address = self._entropy.new_id().hex
+        codec = load_key_ring(find_key_file(encryption_keys, ENCRYPTION_KEYS))
+        self._private = PrivateRequests(codec, encrypts)
+        user = ""
+        if bus is None:
+            timeout = None if lazy else connect_timeout
+            signer = load_signer(find_key_file(signing_key, SIGNING_KEY), REQUESTS)
+            bus, user = open_client_bus(url, source, namespace, timeout, signer, declare=declare)
+        self._bus = bus
+        self.address = reply_address(user, self._entropy.new_id().hex)
         self._publisher = RequestPublisher(self._bus, self._clock)
-        self._reply_router = ReplyRouter(self.address)
+        self._reply_router = ReplyRouter(self.address, codec)
         replies = Consumer(
             "answers",
             self._bus,
@@ -137,11 +158,12 @@ class Client:
                 raise NotConnected(str(error)) from error
         self._open = True
 
-    async def declare_topology(self) -> None:
+    async def declare_topology(self, dispatch_queues: Iterable[str] = ()) -> None:
         """Declare every exchange, queue and binding of this version that is missing, as services do when they
-        start. Raises TopologyMismatch."""
+        start, and the queues of agents that `dispatch_queues` names. Raises TopologyMismatch."""
         await self._wait_ready(None, want_replies=False)
-        await self._bus.declare(TOPOLOGY)
+        queues = map(dispatch_queue, dispatch_queues)
+        await self._bus.declare(TOPOLOGY.with_queues(queues), verify=True)
 
     @property
     def is_connected(self) -> bool:
@@ -294,7 +316,8 @@ class Client:
         repeat under the same `id` is the same signal. `data`: any JSON value, or a model. Raises ValueError
         for a name that no signal has.
         """
-        signal = events.JobSignalRequestedData(job_id=job_id, name=name, data=to_jsonable_python(data))
+        data = self._private.signal(to_jsonable_python(data), job_id, name)
+        signal = events.JobSignalRequestedData(job_id=job_id, name=name, data=data)
         envelope: dict[str, Any] = self._envelope(str(job_id)) | ({} if id is None else {"id": str(id)})
         return await self.send(
             events.JobSignalRequested(**envelope, data=signal), reply_timeout=reply_timeout
@@ -396,6 +419,11 @@ class Client:
         [detail] = await self._send_events([event], reply_timeout)
         return detail
 
+    async def send_all(self, events: Sequence[Event[Any]]) -> None:
+        """Publish events of the wire in their order; returns when the broker has confirmed all."""
+        if events:
+            await self._send_events(events, None)
+
     async def _send_events(self, events: Sequence[Event[Any]], reply_timeout: float | None) -> list[str]:
         first = job_id_of(events[0].source, events[0].id)
         if reply_timeout is None:
@@ -405,7 +433,7 @@ class Client:
         with self._reply_router.expect(events) as replies:
             messages = [build_message(_with_reply_to(event, self.address)) for event in events]
             await self._send(messages, self._confirm_timeout, first)
-            return await _replies_within(reply_timeout, events, replies)
+            return await wait_for_replies(reply_timeout, events, replies)
 
     async def put_schedules(
         self,
@@ -425,7 +453,7 @@ class Client:
                 **self._envelope(schedule.name),
                 data=schedule.model_copy(update={"checked": True}) if checked else schedule,
             )
-            for schedule in schedules
+            for schedule in map(self._private.schedule, schedules)
         ]
         if puts:
             await self._send_events(puts, reply_timeout)
@@ -476,7 +504,8 @@ class Client:
                 job_id = given if isinstance(given, UUID) else job_id_of(self.source, event_id)
                 parent = TraceContext(spec.traceparent) if spec.traceparent else around
                 context = span(spec.job_type, job_id, parent)
-                messages.append((spec, job_id, encoder.encode(spec, event_id, context)))
+                message = encoder.encode(self._private.spec(spec, job_id), event_id, context)
+                messages.append((spec, job_id, message))
             await self._wait_ready(confirm_timeout, want_replies=want_results and bool(messages))
             now = self._clock.monotonic()
             jobs = [
@@ -541,37 +570,3 @@ class Client:
 
 def _with_reply_to(event: Event[Any], address: str) -> Event[Any]:
     return event.model_copy(update={"data": event.data.model_copy(update={"reply_to": address})})
-
-
-async def _replies_within(
-    seconds: float, events: Sequence[Event[Any]], replies: Sequence[asyncio.Future[CommandHandledData]]
-) -> list[str]:
-    """Wait for all replies and return their details. Raises CommandRefused, CommandTimeout, ClientClosed."""
-    _, missing = await asyncio.wait(replies, timeout=seconds)
-    if any(reply.cancelled() for reply in replies):
-        raise ClientClosed("expected an open client until the reply to a command, got a closed one")
-    if missing:
-        raise CommandTimeout(events[0].type.rpartition(".")[0], seconds)
-    handled = [reply.result() for reply in replies]
-    if refused := [one.detail for one in handled if not one.accepted]:
-        raise CommandRefused(refused)
-    return [one.detail for one in handled]
-
-
-def _open_bus(url: str | None, name: str, namespace: str | None, connect_timeout: float | None) -> Bus:
-    from warrener_runtime.bus import open_bus  # noqa: PLC0415 - a given bus needs no RabbitMQ client
-
-    url = url or os.environ.get("WARRENER_BROKER_URL")
-    found = find_running_up() if url is None else None
-    if found is not None:
-        url = found.broker_url
-        announce_use(url)
-    namespace = namespace or (found.namespace if found else os.environ.get("WARRENER_NAMESPACE"))
-    namespace = namespace or DEFAULT_NAMESPACE
-    try:
-        validate_namespace(namespace)
-    except ValueError as error:
-        raise ValueError(f"namespace: expected {error}, got {namespace!r}") from None
-    return open_bus(
-        url or DEFAULT_URL, name=name, namespace=namespace, connect_timeout=connect_timeout, connections=1
-    )

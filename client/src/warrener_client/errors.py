@@ -5,7 +5,7 @@ ClientError
 │   └── RequestTooLarge     its body is over the limit
 ├── NotConnected            the broker does not answer in time; nothing was sent
 ├── NotConfirmed            no confirm came in time: repeat the request with the same id
-├── RequestUnroutable       the broker has no queue for requests, even after its declaration
+├── RequestUnroutable       the broker has no queue for requests, and the client could not declare it
 ├── ClientClosed            the client was closed, or never started
 ├── CommandRefused          a service refuses the command; nothing was changed
 ├── CommandTimeout          no service has carried it out in time; the broker has stored it
@@ -15,6 +15,7 @@ ClientError
 │   ├── JobCancelled
 │   └── JobExpired          its deadline passed
 ├── ResultMismatch          the result has another shape than expected
+├── ResultUnreadable        the result is encrypted, and the client cannot decrypt it
 └── ResultTimeout           the caller's timeout is over; the job goes on
 """
 
@@ -63,7 +64,7 @@ class NotConfirmed(ClientError):
 
 
 class RequestUnroutable(ClientError):
-    """The broker has no queue for requests, even after it was declared again."""
+    """The broker has no queue for requests, and the client may not, or could not, declare it."""
 
 
 class ClientClosed(ClientError):
@@ -151,6 +152,10 @@ class ResultMismatch(ClientError):
     def __init__(self, job_id: UUID, expected: str, result: Any, why: str) -> None:
         self.job_id, self.result = job_id, result
         super().__init__(f"expected {expected} as the result of job {job_id}, got another shape: {why}")
+
+
+class ResultUnreadable(ClientError):
+    """The job has ended, with a result or an error that the client has no key for."""
 
 
 class ResultTimeout(ClientError, TimeoutError):

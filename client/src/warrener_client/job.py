@@ -57,7 +57,8 @@ class Job:
         return None if self.is_finished else self._pending.waiting
 
     async def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
-        """Wait for the end of the job. Raises RequestRejected, ResultTimeout, ClientClosed."""
+        """Wait for the end of the job. Raises RequestRejected, ResultTimeout, ResultUnreadable,
+        ClientClosed."""
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._reply_router.wait(self._pending)
@@ -65,7 +66,7 @@ class Job:
             raise errors.ResultTimeout(self.job_id, timeout or 0) from None
         if isinstance(answer, JobRejectedData):
             raise errors.RequestRejected(answer)
-        return answer
+        return self._reply_router.opened(answer)
 
     @overload
     async def result(self, *, timeout: float | None = None) -> Any: ...

@@ -1,6 +1,7 @@
 """Publish requests until the broker confirms them: single batches, and pipelines of many."""
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -12,18 +13,25 @@ from collections.abc import (
     Sequence,
 )
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
+from urllib.parse import unquote, urlsplit
 
 from warrener_client.errors import ClientClosed, RequestUnroutable
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.outbox import missing_topology
 from warrener_runtime.bus.port import Bus
+from warrener_runtime.bus.types import DeclareMode
 from warrener_runtime.clock import Clock
+from warrener_runtime.keys import MessageSigner
+from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
 from warrener_runtime.publishing import UnroutableMessages, publish_all
+from warrener_runtime.running_up import announce_use, find_running_up
+from warrener_runtime.secret_files import read_secret
 
 A = TypeVar("A")
 J = TypeVar("J")
 
+DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 BATCH_SIZE = 500
 """Requests of one batch, that is of one wait for confirms."""
 MAX_BATCHES_IN_FLIGHT = 4
@@ -89,9 +97,10 @@ class RequestPublisher:
         try:
             await publish_all(self._bus, messages, clock=self._clock, missing=missing_topology)
         except UnroutableMessages as error:
+            why = error.why or "it was declared again in vain: run `warrener topology --check`"
             raise RequestUnroutable(
-                f"expected a queue for {error.messages[0].exchange} {error.messages[0].routing_key}, got none"
-                " even after declaring it: run `warrener topology --check`"
+                f"expected a queue for {error.messages[0].exchange} {error.messages[0].routing_key},"
+                f" got none; {why}"
             ) from error
 
 
@@ -137,3 +146,43 @@ async def _batches(items: Iterable[A] | AsyncIterable[A], size: int) -> AsyncIte
             some = []
     if some:
         yield some
+
+
+def open_client_bus(
+    url: str | None,
+    name: str,
+    namespace: str | None,
+    connect_timeout: float | None,
+    signer: MessageSigner | None,
+    *,
+    declare: DeclareMode | None,
+) -> tuple[Bus, str]:
+    """Make the bus of a client; and return the user that the URL names."""
+    from warrener_runtime.bus import open_bus  # noqa: PLC0415 - a given bus needs no RabbitMQ client
+
+    url = url or read_secret("WARRENER_BROKER_URL", os.environ)
+    found = find_running_up() if url is None else None
+    if found is not None:
+        url = found.broker_url
+        announce_use(url)
+    namespace = namespace or (found.namespace if found else os.environ.get("WARRENER_NAMESPACE"))
+    namespace = namespace or DEFAULT_NAMESPACE
+    try:
+        validate_namespace(namespace)
+    except ValueError as error:
+        raise ValueError(f"namespace: expected {error}, got {namespace!r}") from None
+    given = declare or os.environ.get("WARRENER_DECLARE") or "if-missing"
+    mode: DeclareMode | None = next((one for one in get_args(DeclareMode) if one == given), None)
+    if mode is None:
+        raise ValueError(f"declare: expected if-missing or never, got {given!r}; correct it")
+    url = url or DEFAULT_URL
+    bus = open_bus(
+        url,
+        name=name,
+        namespace=namespace,
+        connect_timeout=connect_timeout,
+        connections=1,
+        signer=signer,
+        declare=mode,
+    )
+    return bus, unquote(urlsplit(url).username or "")

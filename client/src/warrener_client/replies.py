@@ -8,12 +8,26 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakSet, WeakValueDictionary
 
-from warrener_client.errors import BadRequest, ClientClosed, ClientError
+from warrener_client.errors import (
+    BadRequest,
+    ClientClosed,
+    ClientError,
+    CommandRefused,
+    CommandTimeout,
+    ResultUnreadable,
+)
 from warrener_client.publisher import RequestPublisher
 from warrener_client.requests import with_reply_to
 from warrener_contracts import events
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message
+from warrener_contracts.private_payloads import (
+    PayloadCodec,
+    PayloadUnreadable,
+    ValueKind,
+    decrypt,
+    decrypt_error,
+)
 from warrener_contracts.topology import EVENTS, EXCHANGES, Topology, reply_queue
 from warrener_runtime.bus.port import Bus, BusError
 from warrener_runtime.clock import Clock
@@ -94,8 +108,8 @@ class PendingRequest:
 class ReplyRouter:
     """Matches replies with the requests whose handles are still held. Does no I/O."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, codec: PayloadCodec | None = None) -> None:
+        self._address, self._codec = address, codec
         self.generation = 0
         self._requested: WeakValueDictionary[UUID, PendingRequest] = WeakValueDictionary()
         self._deduplicated: dict[UUID, WeakSet[PendingRequest]] = {}
@@ -167,6 +181,17 @@ class ReplyRouter:
             if pending.answer is not None or not pending.waiters:
                 self._awaited.discard(pending)
                 self._uncertain.discard(pending)
+
+    def opened(self, ended: events.JobFinishedData) -> events.JobFinishedData:
+        """The end of a job, decrypted if need be. Raises ResultUnreadable."""
+        try:
+            result = decrypt(self._codec, ValueKind.RESULT, ended.result, ended.job_id)
+            error = decrypt_error(self._codec, ended.error, ended.job_id)
+        except PayloadUnreadable as unreadable:
+            raise ResultUnreadable(f"job {ended.job_id} is {ended.state.value}: {unreadable}") from unreadable
+        if result is ended.result and error is ended.error:
+            return ended
+        return ended.model_copy(update={"result": result, "error": error})
 
     def mark_uncertain(self) -> None:
         """Note a new reply queue: replies to earlier requests may be lost with the old one."""
@@ -248,6 +273,23 @@ def _content(message: Message) -> events.JsonObject:
     content: events.JsonObject = json.loads(message.body)["data"]
     content.pop("reply_to", None)
     return content
+
+
+async def wait_for_replies(
+    seconds: float,
+    commands: Sequence[events.Event[Any]],
+    replies: Sequence[asyncio.Future[events.CommandHandledData]],
+) -> list[str]:
+    """Wait for all replies and return their details. Raises CommandRefused, CommandTimeout, ClientClosed."""
+    _, missing = await asyncio.wait(replies, timeout=seconds)
+    if any(reply.cancelled() for reply in replies):
+        raise ClientClosed("expected an open client until the reply to a command, got a closed one")
+    if missing:
+        raise CommandTimeout(commands[0].type.rpartition(".")[0], seconds)
+    handled = [reply.result() for reply in replies]
+    if refused := [one.detail for one in handled if not one.accepted]:
+        raise CommandRefused(refused)
+    return [one.detail for one in handled]
 
 
 POLL_INTERVAL = 0.25  # seconds between checks for a new reply queue

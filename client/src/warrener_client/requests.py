@@ -1,17 +1,19 @@
 """Requests as events on the wire: one by one, and in bulk. Pure."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json, to_jsonable_python
 
 from warrener_client.errors import BadRequest, RequestTooLarge
+from warrener_contracts import private_payloads as payloads
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.fields import DurationLike
@@ -21,6 +23,9 @@ from warrener_contracts.policy import PolicyOverrides, find_unknown_field
 from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
+
+if TYPE_CHECKING:  # most clients put no schedule
+    from warrener_contracts.events import SchedulePutData
 
 Arguments = Mapping[str, Any] | BaseModel
 _REQUESTS = Registry((JobRequested,))
@@ -92,6 +97,45 @@ def with_reply_to(message: Message, reply_to: str) -> Message:
     assert isinstance(found.event, JobRequested), "the message of a request"
     data = found.event.data.model_copy(update={"reply_to": reply_to})
     return build_message(found.event.model_copy(update={"data": data}))
+
+
+class PrivateRequests:
+    """Encrypts what a client sends, if it has a codec: arguments of job types that match one of `patterns`,
+    and the data of signals."""
+
+    def __init__(self, codec: payloads.PayloadCodec | None, patterns: Sequence[str]) -> None:
+        self._codec, self._patterns = codec, patterns
+
+    def spec(self, spec: JobSpec, job_id: UUID) -> JobSpec:
+        """The request with encrypted arguments, if its job type is to have such. Raises BadRequest."""
+        try:
+            if isinstance(spec.arguments, Mapping):
+                payloads.check_plain(spec.arguments)
+            if (codec := self._codec_for(spec.job_type)) is None:
+                return spec
+            plain = to_jsonable_python(spec.arguments)
+            return replace(spec, arguments=payloads.encrypt_arguments(codec, plain, job_id, spec.job_type))
+        except ValueError as error:
+            raise BadRequest(f"arguments of {spec.job_type}: {error}") from error
+
+    def schedule(self, schedule: "SchedulePutData") -> "SchedulePutData":
+        """The schedule with encrypted arguments, if its job type is to have such. Raises BadRequest."""
+        try:
+            payloads.check_plain(schedule.arguments)
+            codec = self._codec_for(schedule.job_type)
+            return schedule if codec is None else payloads.encrypt_schedule(codec, schedule)
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+
+    def signal(self, data: Any, job_id: UUID, name: str) -> Any:
+        """The data of a signal, encrypted for this job and this name, also if it is null."""
+        if self._codec is None:
+            return data
+        return payloads.encrypt(self._codec, payloads.ValueKind.SIGNAL, to_json(data), job_id, name)
+
+    def _codec_for(self, job_type: str) -> payloads.PayloadCodec | None:
+        is_private = self._codec is not None and any(fnmatchcase(job_type, one) for one in self._patterns)
+        return self._codec if is_private else None
 
 
 def _fields(spec: JobSpec, reply_to: str | None) -> dict[str, Any]:

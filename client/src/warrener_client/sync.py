@@ -200,6 +200,7 @@ class SyncClient:
     request_batch = _blocking_as(_handles, Client.request_batch)
     cancel = _blocking(Client.cancel)
     send = _blocking(Client.send)
+    send_all = _blocking(Client.send_all)
     send_signal = _blocking(Client.send_signal)
     continue_held = _blocking(Client.continue_held)
     declare_topology = _blocking(Client.declare_topology)

@@ -70,7 +70,7 @@ class StandIn:
         self._clock = clock or SystemClock()
         self._entropy = SystemEntropy()
         self._answers: dict[UUID, asyncio.Future[events.Event[Any]]] = {}
-        self._keys: dict[str, UUID] = {}
+        self._keys: dict[tuple[str, str], UUID] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._components = Group(
             Resource("bus", self._connect, bus.close),
@@ -129,11 +129,11 @@ class StandIn:
         self.requests.append(request)
         self.more_requests.set()
         requested_id = job_id_of(request.source, request.id)
-        job_id = self._keys.setdefault(request.data.idempotency_key or str(requested_id), requested_id)
+        key = request.data.job_type, request.data.idempotency_key or str(requested_id)
+        job_id = self._keys.setdefault(key, requested_id)
         if job_id != requested_id:
-            key = request.data.idempotency_key or ""
             data = events.JobDeduplicatedData(
-                requested_job_id=requested_id, job_id=job_id, idempotency_key=key
+                requested_job_id=requested_id, job_id=job_id, idempotency_key=key[1]
             )
             await self._publish_reply(request, self._event(events.JobDeduplicated, data))
         answer = self._answers.get(job_id)

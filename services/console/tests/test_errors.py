@@ -31,7 +31,7 @@ def nobody() -> Iterator[str]:
     [
         ("request a.b", "warrener up"),
         ("cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab", "warrener up"),
-        ("topology --declare", "warrener up"),
+        ("topology apply", "warrener up"),
         ("topology --check", "warrener up"),
         ("up", "leave --broker out for a private one"),
     ],
@@ -71,7 +71,7 @@ def test_a_database_that_does_not_let_us_in(run: Run, postgres_url: str, command
     [
         (("request", "a.b"), 2),
         (("topology", "--check"), 2),
-        (("topology", "--declare"), 2),
+        (("topology", "apply"), 2),
         (("up",), 2),
         (("doctor", "--store", "sqlite:///nothing.db"), 1),
     ],

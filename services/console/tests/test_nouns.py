@@ -65,7 +65,7 @@ def test_each_verb_has_a_button_on_a_page() -> None:
 async def _read_api(noun: Noun, template: Path, folder: Path) -> tuple[Any, Any]:
     parts = api_schemas()["$defs"]
     async with open_copy(template, folder) as console:
-        console.masker = Masker(None)  # as in a terminal
+        console.masker = Masker()  # as in a terminal
         await Filler(console.store, await console.now() + timedelta(hours=1)).put_agents()  # alive throughout
         await put_dead(console.store, error=ERROR.model_copy(update={"stack": "line 31, in load"}))
         await put_workflow(console.store)

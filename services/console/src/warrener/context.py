@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a command imports the client or the store if it connects
     from warrener.settings import CommandSettings
     from warrener_amqp.address import Address
     from warrener_client import Client
+    from warrener_runtime.bus import DeclareMode
     from warrener_store import Store
 
 T = TypeVar("T")
@@ -139,8 +140,11 @@ async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator["Store"]
 
 
 @asynccontextmanager
-async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator["Client"]:
-    """Open a client of the broker. Raises CommandError if the broker does not answer or refuses."""
+async def connect_client(
+    endpoints: ResolvedEndpoints, *, declare: "DeclareMode | None" = None
+) -> AsyncGenerator["Client"]:
+    """Open a client of the broker; `declare` in place of the setting. Raises CommandError if the broker does
+    not answer or refuses."""
     import asyncio  # noqa: PLC0415 - as above
 
     from warrener_client import Client  # noqa: PLC0415 - only those who connect need it
@@ -148,7 +152,13 @@ async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator["Client
 
     url = endpoints.broker_url
     parse_broker_urls(url)
-    client = Client(url, namespace=endpoints.namespace, source=SOURCE, connect_timeout=None)
+    client = Client(
+        url,
+        namespace=endpoints.namespace,
+        source=SOURCE,
+        connect_timeout=None,
+        declare=declare or command_settings().declare,
+    )
     try:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):

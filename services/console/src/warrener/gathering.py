@@ -200,11 +200,16 @@ async def inspect_queues(inspector: "BrokerInspector", queues: Collection[str]) 
                 async with asyncio.timeout(_QUEUE_TIMEOUT):
                     found[name] = await inspector.queue(dispatch_queue(name).name)
 
+    async def look_at_service(name: str) -> QueueInfo | None:
+        with suppress(ChannelRefused):
+            return await inspector.queue(name) or QueueInfo(0, 0)
+        return None
+
     await asyncio.gather(*(look(name) for name in queues if is_queue_name(name)))
     return BrokerFacts(
         product=inspector.broker,
-        requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
-        statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
+        requests=await look_at_service(REQUESTS_QUEUE.name),
+        statuses=await look_at_service(STATUS_QUEUE.name),
         queues={name: found[name] for name in queues if name in found},
     )
 

@@ -8,7 +8,12 @@ from warrener.context import SOURCE, ResolvedEndpoints, connect_store
 from warrener.doctor import CheckResult, failed, ok, warning
 from warrener.doctor.inspector import open_inspector
 from warrener.errors import CommandError, ExitCode
-from warrener_contracts.topology import INSTALLATION, REQUESTS_QUEUE, installation_exchange
+from warrener_contracts.topology import (
+    INSTALLATION,
+    REQUESTS_QUEUE,
+    earlier_installation_exchange,
+    installation_exchange,
+)
 from warrener_runtime.bus import TopologyMismatch, open_bus
 from warrener_runtime.clock import SystemEntropy
 from warrener_store import StoreError, installation
@@ -27,7 +32,7 @@ async def claim(endpoints: ResolvedEndpoints) -> UUID:
         try:
             await installation.claim_namespace(
                 store,
-                bus.declare,
+                bus.claim,
                 candidate=SystemEntropy().new_id(),
                 refused=TopologyMismatch,
                 namespace=endpoints.namespace,
@@ -75,6 +80,9 @@ async def check_installation(endpoints: ResolvedEndpoints) -> CheckResult | None
                     "start a scheduler or a supervisor",
                 )
             mismatch = await inspector.exchange_differs(installation_exchange(installation_id))
+            earlier = earlier_installation_exchange(installation_id)
+            if mismatch is not None and await inspector.exchange_differs(earlier) is None:
+                mismatch = None
     except (CommandError, StoreError):
         return None
     if mismatch is None:

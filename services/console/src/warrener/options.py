@@ -185,8 +185,11 @@ def read_object(value: Any) -> Any:
         value = [value] if value.strip() else []
     if not isinstance(value, list):
         return value
+    words = cast("list[object]", value)
+    if not all(isinstance(one, str) for one in words):
+        raise ValueError("expected an object, or key=value words, got a list of others")
     try:
-        return parse_arguments(cast("list[str]", value))
+        return parse_arguments(cast("list[str]", words))
     except CommandError as error:
         raise ValueError(error.sentence) from None
 

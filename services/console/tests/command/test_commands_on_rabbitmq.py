@@ -109,7 +109,7 @@ def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
     assert missing.exit_code == 1
     assert {each["how"] for each in json.loads(missing.stdout)} == {"is missing"}
 
-    assert run("topology", "--declare", "--broker", vhost_url).exit_code == 0
+    assert run("topology", "apply", "--broker", vhost_url).exit_code == 0
     assert run("topology", "--check", "--broker", vhost_url).exit_code == 0
 
     delete_queues(vhost_url, REQUESTS_QUEUE.name)
@@ -125,7 +125,7 @@ def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
 
 
 def test_the_doctor_shows_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, store_url: str) -> None:
-    run("topology", "--declare", "--broker", vhost_url)
+    run("topology", "apply", "--broker", vhost_url)
     result = run("doctor", "--json", "--broker", vhost_url, "--store", store_url)
     assert result.exit_code == 1
     found = {each["check"]: each for each in json.loads(result.stdout)}
@@ -142,6 +142,7 @@ def test_the_doctor_shows_what_is_wrong_and_what_to_do(run: Run, vhost_url: str,
         "topology",
         "permissions",
         "broker clock",
+        "delay levels",
         "store",
         "store writes",
         "clocks",

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from services.console.tests.conftest import Run, put_jobs
+from tests.security.attacks import attack
 from tests.store_access import on_store
 from tests.store_rows import (
     NOON,
@@ -229,6 +230,25 @@ def test_the_lines_of_an_attempt_stand_between_its_start_and_its_end_and_for_mac
     silent = run(*words, "3")
     assert (silent.exit_code, silent.stdout) == (0, "")
     assert "No log line of attempt 3 is stored." in silent.stderr
+
+
+@attack(
+    "a handler",
+    "ends a line in the name of its logger or in an error, to write a log line of another",
+    refused="the command: only its own lines begin at the margin",
+)
+def test_a_line_end_in_a_name_or_an_error_starts_no_line(run: Run, store_url: str) -> None:
+    row = queued_job(attempt=1)
+    forged = "\nattempt 1 succeeded after 1s"
+    (line,) = log_chunk(row.job_id, 1, "x").lines
+    chunk = log_chunk(
+        row.job_id, 1, "x", lines=(line.model_copy(update={"logger": f"a{forged}"}),), final=True
+    )
+    error = ErrorInfo(kind=ErrorKind.ERROR, type="E", message=f"b{forged}")
+    put_jobs(store_url, row, saves=[died(row, error)])
+    on_store(store_url, lambda store: store.append_logs([chunk], LogLimit(100, 10_000)))
+    lines = run("job", str(row.job_id), "--logs", "--store", store_url).stdout.splitlines()
+    assert [one for one in lines if one.startswith("attempt 1 succeeded")] == []
 
 
 def test_following_ends_with_the_job_and_its_exit_code(run: Run, store_url: str, dead: JobRow) -> None:

@@ -65,7 +65,7 @@ def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
     missing = [topology.TopologyDifference(f"queue {n}", "is missing", missing=True) for n in range(5)]
     found = broker.topology(missing)
     assert found.message.endswith("and 2 more")
-    assert "--declare" in (found.do or "")
+    assert "topology apply" in (found.do or "")
     assert "--check" in (broker.topology([topology.TopologyDifference("queue 1", "other")]).do or "")
     assert broker.permissions("write: ACCESS_REFUSED").status is ERROR
 
@@ -263,7 +263,7 @@ def test_bindings_that_are_missing_or_strange_are_found() -> None:
         ("binding warrener.events x.# → warrener.status", "is none of ours", "warning"),
         ("binding warrener.return *.etl.# → warrener.queue.etl", "is missing", "error"),
     ]
-    assert "--declare" in (found[0].do or "")
+    assert "topology apply" in (found[0].do or "")
     assert "agent of 'etl'" in (found[2].do or "")
     without = topology.compare_bindings([wire.REQUESTS_QUEUE, etl], ALL - {wire.REQUESTS, wire.RETURN}, seen)
     assert without == []  # the exchanges are reported as missing already

@@ -15,7 +15,7 @@ import pytest
 from aiormq.abc import AbstractChannel
 from services.console.tests.conftest import Run
 from services.console.tests.web.conftest import open_console
-from tests.broker_access import on_broker
+from tests.broker_access import on_broker, publish
 from tests.faults.broker_alarms import low_on_memory
 from tests.servers.cluster import RabbitMQCluster
 from tests.servers.kinds import RabbitMQServer
@@ -49,7 +49,7 @@ def managed(server_folders: Callable[[str], Path]) -> Iterator[PrivateRabbitMQ]:
 def where(managed: PrivateRabbitMQ, run: Run) -> tuple[str, ...]:
     """Options that name a virtual host of that node, in which all is as it should be."""
     url = managed.add_vhost(f"v-{uuid4().hex[:12]}")
-    assert run("topology", "--declare", "--broker", url).exit_code == 0
+    assert run("topology", "apply", "--broker", url).exit_code == 0
     return "--broker", url, "--management", managed.management_url
 
 
@@ -63,10 +63,10 @@ async def declare_a_dispatch_queue_bound_to_nothing(channel: AbstractChannel) ->
     await channel.queue_declare(etl.name, durable=True, arguments={**etl.arguments})
 
 
-async def declare_as_an_agent_does(url: str) -> None:
-    bus = open_bus(url, name="agent")
+async def declare_as_a_supervisor_does(url: str) -> None:
+    bus = open_bus(url, name="supervisor")
     await bus.start()
-    await bus.declare(topology.TOPOLOGY.with_queues([topology.dispatch_queue("etl")]))
+    await bus.declare(topology.TOPOLOGY.with_queues([topology.dispatch_queue("etl")]), verify=True)
     await bus.close()
 
 
@@ -88,12 +88,31 @@ def test_bindings_that_are_gone_are_found_and_made_again(run: Run, where: tuple[
     doctor = run("doctor", "--store", "sqlite:///nothing.db", *where)
     assert "✗ bindings" in doctor.stdout
 
-    assert run("topology", "--declare", *where[:2]).exit_code == 0
-    asyncio.run(declare_as_an_agent_does(where[1]))
+    assert run("topology", "apply", *where[:2]).exit_code == 0
+    asyncio.run(declare_as_a_supervisor_does(where[1]))
     again = run("topology", "--check", *where)
     assert again.exit_code == 0  # a warning is no fault
     assert "is none of ours" in again.stdout
     assert "unbind it" in again.stderr
+
+
+async def lose_the_way_into_a_level(channel: AbstractChannel) -> None:
+    await channel.queue_unbind("warrener.delay.5m", topology.DELAY, "5m.#")
+
+
+def test_a_message_is_sent_through_each_delay_level_and_a_broken_one_is_named(
+    run: Run, where: tuple[str, ...]
+) -> None:
+    store = ("--store", "sqlite:///nothing.db")
+    assert (
+        "✓ delay levels a message came back from each of the 7 levels" in run("doctor", *store, *where).stdout
+    )
+    on_broker(where[1], lose_the_way_into_a_level)
+    broken = run("doctor", *store, *where)
+    assert "✗ delay levels broken: 5m: no message came back within 3 s" in broken.stdout
+    publish(where[1], topology.DELAY, "1h.etl.load", b"{}")
+    busy = run("doctor", *store, *where).stdout
+    assert "1h: 1 messages wait there, behind which none comes back in seconds" in busy
 
 
 def test_a_user_whom_the_api_does_not_let_in(run: Run, where: tuple[str, ...]) -> None:
@@ -106,7 +125,7 @@ def test_a_user_whom_the_api_does_not_let_in(run: Run, where: tuple[str, ...]) -
 
 
 def test_without_the_plugin_bindings_are_reported_as_not_compared(run: Run, vhost_url: str) -> None:
-    run("topology", "--declare", "--broker", vhost_url)
+    run("topology", "apply", "--broker", vhost_url)
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         nobody = ("--management", f"http://127.0.0.1:{held.getsockname()[1]}")
@@ -145,7 +164,7 @@ def answering(body: bytes, first: Callable[[], object] = lambda: None) -> Genera
 
 @pytest.mark.parametrize("body", [b"hello", b"{}", b'["a"]', b'[{"source": ""}]'])
 def test_something_else_that_speaks_http(run: Run, vhost_url: str, body: bytes) -> None:
-    run("topology", "--declare", "--broker", vhost_url)
+    run("topology", "apply", "--broker", vhost_url)
     with answering(body) as url:
         result = run("topology", "--check", "--broker", vhost_url, "--management", url)
     assert result.exit_code == 0
@@ -153,7 +172,7 @@ def test_something_else_that_speaks_http(run: Run, vhost_url: str, body: bytes) 
 
 
 def test_a_broker_that_is_lost_on_the_way(run: Run, vhost_url: str, broker: RabbitMQServer) -> None:
-    run("topology", "--declare", "--broker", vhost_url)
+    run("topology", "apply", "--broker", vhost_url)
     with answering(b"[]", first=broker.close_connections) as url:
         result = run(
             "doctor", "--broker", vhost_url, "--management", url, "--store", "sqlite:///no.db", "--json"
@@ -166,7 +185,7 @@ def test_a_broker_that_is_lost_on_the_way(run: Run, vhost_url: str, broker: Rabb
 def test_an_alarm_is_named_with_what_to_do(run: Run, own_rabbitmq: RabbitMQServer, here: Path) -> None:
     where = ("--broker", own_rabbitmq.url, "--store", f"sqlite:///{here}/state.db")
     assert run("migrate", *where[2:]).exit_code == 0
-    assert run("topology", "--declare", *where[:2]).exit_code == 0
+    assert run("topology", "apply", *where[:2]).exit_code == 0
     with low_on_memory(own_rabbitmq):
         while True:  # the node looks at its memory every second
             found = {each["check"]: each for each in json.loads(run("doctor", *where, "--json").stdout)}
@@ -211,7 +230,7 @@ def test_18_queues_of_a_grown_cluster_are_named_until_they_have_their_replicas(
         return asyncio.run(scrape(first.url, first.management_url, sqlite_store_url))
 
     where = "--broker", first.url, "--management", first.management_url
-    assert run("topology", "--declare", "--broker", first.url).exit_code == 0
+    assert run("topology", "apply", "--broker", first.url).exit_code == 0
     assert compared(run, *where) == {}
     assert scraped()["warrener_queues_lacking_replicas"] == 0
 

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 from services.console.tests.conftest import Run
 from services.console.tests.web.conftest import NO_BROKER
+from tests.security.attacks import attack
 
 from warrener.operations.roles import Role
 from warrener.web.access.tokens import make_token
 from warrener.web.listener import bind_near
+from warrener.web.server import ConnectionLimits
 
 
 @contextmanager
@@ -137,3 +139,17 @@ def test_a_token_is_made_and_opens_the_console(run: Run, tmp_path: Path, sqlite_
         assert get(closing, port, Authorization=f"Bearer {secret}").status == 200
     secret_file = tmp_path / ".warrener" / "console.secret"
     assert secret_file.stat().st_mode & 0o777 == 0o600
+
+
+@attack(
+    "another user of this machine",
+    "fills the log of a console without sign-in by connections",
+    refused="one line a minute, with their number",
+)
+def test_connections_of_other_users_are_one_log_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    limits = ConnectionLimits(10, 10)
+    for number in range(900):
+        limits.report_foreign(1000.0 + number / 100)
+    assert capsys.readouterr().err.count("console.foreign_user") == 1
+    limits.report_foreign(1060.0)
+    assert "connections=900" in capsys.readouterr().err

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from warrener.context import ResolvedEndpoints, command_settings, connect_client, resolve_endpoints, run
+from warrener.context import ResolvedEndpoints, command_settings, resolve_endpoints, run
 from warrener.doctor import CheckResult, CheckStatus, failed, ok, warning
 from warrener.errors import CommandError, ExitCode, find_failures
-from warrener.options import Broker, Json, Management, Store, flag
+from warrener.options import Broker, Json, Management, Store, flag, option
 from warrener.render.screen import err, out, print_json, table
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.cgroups import NoControlGroup, divisible, own_group
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from warrener.doctor.topology import TopologyDiff, TopologyDifference
     from warrener_runtime.bus.namespace import NameMapper
 
+_ANY_USER = "user"  # of the broker's URL, in its place
 _TIMEOUT, _STOP_TIMEOUT = 8.0, 0.5  # seconds; together with the start of the command less than ten
 _SIGNS = {
     CheckStatus.OK: "[good]✓[/]",
@@ -30,20 +31,53 @@ _SIGNS = {
 
 
 def doctor(
-    *, broker: Broker = None, management: Management = None, store: Store = None, as_json: Json = False
+    *,
+    role: str | None = option(
+        "Try what the user of the broker's URL may do beyond this role, and what it lacks; harms nothing.",
+        "ROLE",
+        names="--as",
+    ),
+    queue: list[str] | None = option("Queue that an agent serves, with --as; give one for each.", "NAME"),
+    job_type: list[str] | None = option("Job types of the role, with --as.", "PATTERN"),
+    broker: Broker = None,
+    management: Management = None,
+    store: Store = None,
+    as_json: Json = False,
 ) -> None:
     """Check broker, topology, bindings, permissions, store, clocks, services, agents and limits of handlers.
 
     Each finding comes with what to do. Exit code 1 if one is an error (✗); a warning (!) is worth knowing,
-    and no fault by itself.
+    and no fault by itself. --as ROLE tries the permissions of one user instead; with --store, those of the
+    role scheduler, supervisor or console in PostgreSQL too.
 
     $ warrener doctor
     $ warrener doctor --management http://ops:secret@rabbit:15672
     $ warrener doctor --json | jq '.[] | select(.status!="ok")'
+    $ warrener doctor --as asker --job-type 'billing.*' --broker amqp://billing:secret@rabbit/
     """
-    found = run(_check_all(resolve_endpoints(broker, store, management), as_json=as_json))
+    if role is not None:
+        found = run(_check_role(resolve_endpoints(broker, store), role, queue, job_type, store))
+        _print(found, as_json=as_json)
+    else:
+        found = run(_check_all(resolve_endpoints(broker, store, management), as_json=as_json))
     if any(result.status is CheckStatus.ERROR for result in found):
         raise typer.Exit(ExitCode.FAILED)
+
+
+async def _check_role(
+    endpoints: ResolvedEndpoints,
+    role: str,
+    queues: list[str] | None,
+    job_types: list[str] | None,
+    store: str | None,
+) -> list[CheckResult]:
+    from warrener.command.roles import holder_of
+    from warrener.doctor.roles import check_role, check_store_role
+
+    stored = [] if store is None else [await check_store_role(store, role)]
+
+    wanted = holder_of(role, _ANY_USER, queues, job_types)
+    return [*stored, *[result async for result in check_role(endpoints, wanted)]]
 
 
 def _print(found: list[CheckResult], *, as_json: bool) -> None:
@@ -155,8 +189,8 @@ def _limits(group: Callable[[], Path]) -> CheckResult:
 
 
 def topology(
+    ctx: typer.Context,
     *,
-    declare: bool = flag("--declare", "Declare the missing exchanges, queues and bindings."),
     check: bool = flag("--check", "Compare with the broker; exit code 1 if it differs."),
     adopt: bool = flag("--adopt", "Give the broker's namespace to the store, in place of another store."),
     broker: Broker = None,
@@ -164,7 +198,7 @@ def topology(
     management: Management = None,
     as_json: Json = False,
 ) -> None:
-    """Show the exchanges and queues, declare them, or compare them with the broker.
+    """Show the exchanges and queues, make them, compare them with the broker; print permissions of roles.
 
     --check compares the arguments of exchanges and queues. If the broker's management API answers, it also
     compares bindings, and the replicas of queues with the nodes of the cluster; an API that does not answer
@@ -172,20 +206,19 @@ def topology(
     this namespace.
 
     $ warrener topology
-    $ warrener topology --declare
+    $ warrener topology apply
     $ warrener topology --check
     $ warrener topology --check --management http://ops:secret@rabbit:15672
     $ warrener topology --adopt --store postgresql://warrener@localhost/restored
+    $ warrener topology permissions asker --user billing
     """
+    if ctx.invoked_subcommand is not None:
+        return
     from warrener_runtime.bus.namespace import NameMapper
 
-    if declare + check + adopt > 1:
-        raise typer.BadParameter(
-            "expected one of --declare, --check and --adopt, got more; do one after the other"
-        )
-    if declare:
-        run(_declare(broker, as_json=as_json))
-    elif adopt:
+    if check and adopt:
+        raise typer.BadParameter("expected --check or --adopt, got both; do one after the other")
+    if adopt:
         run(_adopt(resolve_endpoints(broker, store), as_json=as_json))
     elif check:
         found = run(_check(resolve_endpoints(broker, management=management), as_json=as_json))
@@ -221,15 +254,6 @@ def _print_topology(names: "NameMapper", *, as_json: bool) -> None:
     screen.print()
     screen.print(queues)
     err().print("\n[soft]and warrener.queue.NAME for each queue that a job type names[/]")
-
-
-async def _declare(broker: str | None, *, as_json: bool) -> None:
-    async with connect_client(resolve_endpoints(broker)) as client:
-        await client.declare_topology()
-    if as_json:
-        print_json({"declared": [queue.name for queue in TOPOLOGY.queues]})
-    else:
-        err().print("[good]✓[/] the broker has every exchange, queue and binding")
 
 
 async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:

@@ -68,17 +68,20 @@ def explain(
 async def _explain(endpoints: ResolvedEndpoints, text: str) -> "tuple[Explanation, datetime]":
     from warrener.explanations import explain as explain_facts
     from warrener.gathering import gather
+    from warrener.operations.masking import Masker, mask_explanation
+    from warrener.operations.noun import Backend
     from warrener_store import StoreError
 
     try:
         async with connect_store(endpoints) as open_store:
             facts = await gather(open_store, endpoints, text)
+            masker = await Backend(open_store, endpoints, Masker()).learn()
     except StoreError as error:
         from warrener.explanations.unseen import explain_unreachable_store
 
         reported, now = store_error(error), datetime.now(UTC)
         return explain_unreachable_store(text, reported.sentence, reported.do, now), now
-    return explain_facts(facts), facts.system.now
+    return mask_explanation(masker.every, explain_facts(facts)), facts.system.now
 
 
 def trace(
@@ -148,7 +151,9 @@ def find_command() -> Callable[..., None]:
                 made.add_row(hit.command, hit.where, hit.about)
             out().print(made)
             if page.note:
-                err().print(f"[warning]![/] {page.note}")
+                from rich.text import Text
+
+                err().print(Text.assemble(("!", "warning"), f" {page.note}"))
         else:
             sentence, _, do = page.note.rpartition("; ")
             raise NothingFound(sentence, do=do)

@@ -1,21 +1,19 @@
-"""The log lines of a job: those that are stored, and those that arrive.
-
-Control characters are escaped: a line may hold any.
-"""
+"""The log lines of a job: those that are stored, and those that arrive."""
 
 import asyncio
-import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from rich.text import Text
 
 from warrener.operations.job_logs import JobLogLine, logged_lines, read_log
+from warrener.operations.masking import mask_attempt
 from warrener.operations.noun import Backend
 from warrener.render.jobs import outcome_text, state_text
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener.render.times import clock, span
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.terminal import escape_controls
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.logs.rows import LogChunk, LogPosition, LogReader
 
@@ -24,7 +22,6 @@ _LAST_LINES_TIMEOUT = 2.5
 """Seconds after the end of the job in which its last lines may arrive: agents publish them once a second."""
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _LEVELS = {"warning": "warning", "error": "error", "critical": "error", "debug": "soft"}
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LEVEL_WIDTH = 8
 
 
@@ -37,7 +34,7 @@ async def show_logs(backend: Backend, row: JobRow, attempt: int | None, *, as_js
     if not log.lines:
         err().print(f"[soft]No log line of attempt {log.attempt} is stored.[/]")
         return
-    attempts = await backend.store.attempts_of([row.job_id])
+    attempts = await _attempts_of(backend, row)
     _print(_start(row, log.attempt, attempts))
     for line in log.lines:
         _print(*_texts_of(line))
@@ -61,7 +58,7 @@ async def follow_logs(backend: Backend, row: JobRow, attempt: int | None, *, as_
             last = chunks[-1]
             # The last chunk is read again, for it may become final; `LogReader` leaves out what it has read.
             position = last.position._replace(first_line=last.first_line - 1)
-            lines = logged_lines(reader.read(chunks), backend.masker)
+            lines = logged_lines(reader.read(chunks), (await backend.learn()).of(row.job_type))
             printed = await _print_arrived(backend, row, lines, printed, as_json=as_json)
         if row.state.terminal or (attempt is not None and row.attempt > attempt):
             ended_at = loop.time() if ended_at is None else ended_at
@@ -70,7 +67,7 @@ async def follow_logs(backend: Backend, row: JobRow, attempt: int | None, *, as_
                 break
         await asyncio.sleep(_POLL_INTERVAL)
     if not as_json:
-        _print(_end(attempt or row.attempt, await backend.store.attempts_of([row.job_id])))
+        _print(_end(attempt or row.attempt, await _attempts_of(backend, row)))
         if row.state.terminal:
             _print(Text.assemble(("job ", "key"), state_text(row.state)))
     return row.state
@@ -85,11 +82,16 @@ async def _print_arrived(
             print_json_line(line)
             continue
         if line.attempt != attempt:
-            attempts = await backend.store.attempts_of([row.job_id])
+            attempts = await _attempts_of(backend, row)
             _print(_end(attempt, attempts), _start(row, line.attempt, attempts))
             attempt = line.attempt
         _print(*_texts_of(line))
     return attempt
+
+
+async def _attempts_of(backend: Backend, row: JobRow) -> list[AttemptRow]:
+    masker = (await backend.learn()).of(row.job_type)
+    return [mask_attempt(masker, one) for one in await backend.store.attempts_of([row.job_id])]
 
 
 def _print(*texts: Text | None) -> None:
@@ -101,16 +103,6 @@ def _print(*texts: Text | None) -> None:
 # -- texts -------------------------------------------------------------------------------------------------
 
 
-def escape_controls(text: str) -> str:
-    """Write control characters as `\\x1b`: they would move the cursor, or hide what stands before them."""
-
-    def escaped(found: re.Match[str]) -> str:
-        code = ord(found[0])
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-    return _CONTROL.sub(escaped, text)
-
-
 def _texts_of(line: JobLogLine) -> Iterator[Text]:
     """A line, behind one for the lines that are missing before it: `… 93,412 lines left out`."""
     if line.omitted:
@@ -120,7 +112,7 @@ def _texts_of(line: JobLogLine) -> Iterator[Text]:
     yield Text.assemble(
         f"{local:%H:%M:%S}.{local.microsecond // 1000:03} ",
         (f"{level.upper()[:_LEVEL_WIDTH]:<{_LEVEL_WIDTH}} ", _LEVELS.get(level, "")),
-        f"{escape_controls(line.logger)}  ",
+        f"{escape_controls(line.logger).replace(chr(10), ' ')}  ",
         escape_controls(line.text).replace("\n", "\n    "),
         style="soft",
     )
@@ -147,7 +139,7 @@ def _end(number: int, attempts: Iterable[AttemptRow]) -> Text | None:
     if past.started_at is not None:
         text.append(f" after {span(past.finished_at - past.started_at)}", style="soft")
     if past.error is not None:
-        text.append(escape_controls(f": {past.error.type}: {past.error.message}"))
+        text.append(f": {past.error.type}: {past.error.message}".replace("\n", "\n    "))
     return text
 
 

@@ -13,14 +13,16 @@ from urllib.parse import urlencode
 import typer
 
 from warrener.context import resolve_endpoints
-from warrener.errors import ExitCode, UsageError
+from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.options import JobId, Json, Store, flag, option, shared
 from warrener.render.screen import err, out, print_json, print_json_line
+from warrener_contracts.private_payloads import PayloadUnreadable
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
     from warrener.operations.jobs import JobsQuery
     from warrener.operations.noun import Backend, Verb
+    from warrener_runtime.encryption import KeyRing
     from warrener_store.jobs.rows import JobRow
 
 _WATCH_INTERVAL = 1.0  # seconds
@@ -180,6 +182,8 @@ def job(
         "--journal", "Show the calls of a workflow and their answers; with --json, what a test replays."
     ),
     tree: bool = flag("--tree", "Show its child jobs, theirs, and so on."),
+    decrypt: bool = flag("--decrypt", "Decrypt it with the keys of WARRENER_ENCRYPTION_KEYS_FILE."),
+    reveal: bool = flag("--reveal", "Show secrets, which are hidden as in the console."),
     store: Store = None,
     as_json: Json = False,
 ) -> None:
@@ -191,7 +195,7 @@ def job(
     $ warrener job 456789ab --logs
     $ warrener job 456789ab --follow
     $ warrener job 456789ab --tree
-    $ warrener job 456789ab --journal --json > journal.json
+    $ warrener job 456789ab --journal --json --reveal > journal.json
     """
     from warrener.command import verbs
     from warrener.selection import find_job
@@ -217,16 +221,29 @@ def job(
             from warrener.command.job_page import job_page
             from warrener.operations.job import read_details
 
-            found = await read_details(backend, row)
+            try:
+                found = await read_details(backend, row, _open_keys() if decrypt else None)
+            except PayloadUnreadable as error:
+                raise CommandError(str(error), do="show it without --decrypt") from error
             if as_json:
                 print_json(found)
             else:
                 out().print(job_page(found, await backend.now()))
         return row.state
 
-    state = verbs.with_backend(resolve_endpoints(store=store), body)
+    state = verbs.with_backend(resolve_endpoints(store=store), body, reveals=reveal)
     if (wait or follow) and state is not JobState.SUCCEEDED:
         raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+
+
+def _open_keys() -> "KeyRing":
+    from warrener_runtime.keys import ENCRYPTION_KEYS, find_key_file, load_key_ring
+
+    if (keys := load_key_ring(find_key_file(None, ENCRYPTION_KEYS))) is None:
+        raise UsageError(
+            "expected a file of keys for --decrypt, got none", do="set WARRENER_ENCRYPTION_KEYS_FILE"
+        )
+    return keys
 
 
 async def _wait_for_end(backend: "Backend", row: "JobRow") -> "JobRow":

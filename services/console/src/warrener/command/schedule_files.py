@@ -16,6 +16,7 @@ from warrener.errors import CommandError, ExitCode
 from warrener.options import argument, flag, option
 from warrener.render.screen import err, out, print_json
 from warrener.selection import find_schedules
+from warrener_runtime.terminal import escape_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,7 +199,7 @@ def export(names: options.ScheduleNames = None, *, owner: Owner = None, store: o
                 f"expected an owner of schedules, got {owner!r}", do="look at `warrener schedule list --json`"
             )
     try:
-        sys.stdout.write(render_schedules(definitions, owner))
+        sys.stdout.write(escape_json(render_schedules(definitions, owner)))
     except ValueError as error:
         raise CommandError(f"a schedule cannot be written: {error}") from error
 
@@ -282,7 +283,7 @@ def _print_import(found: "ImportResult", text: str, output: Path | None, *, as_j
         documents = [definition.model_dump(mode="json", exclude_none=True) for definition in found.schedules]
         print_json({"schedules": documents, "findings": [asdict(issue) for issue in found.issues]})
     elif output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(escape_json(text))
     screen = err()
     for issue in found.issues:
         mark = "✗ left out" if issue.loss is Loss.LEFT_OUT else "! differs "

@@ -1,8 +1,11 @@
 """Services: `warrener up`, `agent`, `scheduler`, `supervisor` and `console` run them, and `migrate`."""
 
+import json
 import os
+import re
 import shlex
 import sys
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -267,6 +270,72 @@ def token(
         err().print(f"  → its hash is in {file}; the token is not shown again", markup=False, highlight=False)
 
 
+def keys(
+    key_id: str = argument("Name of the key, such as 2026-11 or the name of a program.", "ID"),
+    *,
+    signing: bool = flag("--signing", "Make a key that signs requests, in place of one that encrypts."),
+    job_type: list[str] | None = option(
+        "With --signing: job types that it may request, such as 'bills.*'; repeatable.",
+        "PATTERN",
+        show_default="none",
+    ),
+    file: Path | None = option("File that gets the line of the key (default: it is printed).", "FILE"),
+) -> None:
+    """Make a key that encrypts payloads, or one that signs requests.
+
+    Of several keys in a file, the last one encrypts or signs. The public part of a signing key is printed for
+    the scheduler's WARRENER_SCHEDULER_REQUEST_KEYS_FILE.
+
+    $ warrener keys 2026-11 --file encryption-keys.toml
+    $ warrener keys billing --signing --job-type 'bills.*' --file billing-key.toml
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", key_id):
+        raise UsageError(
+            f"expected a-z, A-Z, 0-9, - and _ in the name of a key, got {key_id!r}", do="rename it"
+        )
+    before = "" if file is None else _read_keys(file, key_id)
+    secret, public = _make_signing_key() if signing else (b64encode(os.urandom(32)).decode(), "")
+    line = f'{key_id} = "{secret}"'
+    if file is not None:
+        file.touch(0o600)
+        with file.open("a") as opened:
+            print(line if not before or before.endswith("\n") else f"\n{line}", file=opened)
+    shown = [] if file else [line]
+    if signing:
+        comment = "" if job_type else "  # it may request none: add some"
+        patterns = f"job_types = {json.dumps(job_type or [])}{comment}"
+        shown += [f"[{key_id}]", f'public = "{public}"', patterns]
+    for text in shown:
+        print(text)
+
+
+def _read_keys(file: Path, key_id: str) -> str:
+    """The text of a file of keys that may get another one. Raises UsageError."""
+    from tomllib import TOMLDecodeError, loads
+
+    try:
+        text = file.read_text("utf-8") if file.exists() else ""
+        is_known = key_id in loads(text)
+    except (OSError, UnicodeDecodeError, TOMLDecodeError):
+        raise UsageError(
+            f"expected a file of keys, got {file}, which is none", do="name another with --file"
+        ) from None
+    if is_known:
+        raise UsageError(f"expected a name that {file} has not, got {key_id}", do="choose another")
+    return text
+
+
+def _make_signing_key() -> tuple[str, str]:
+    try:
+        from warrener_runtime.encryption import make_signing_key
+    except ModuleNotFoundError:
+        raise CommandError(
+            "expected the package cryptography, got an installation without it",
+            do="install warrener with its extra `encryption`",
+        ) from None
+    return make_signing_key()
+
+
 def _has_console() -> bool:
     return find_spec("uvicorn") is not None and find_spec("fastapi") is not None
 
@@ -279,14 +348,31 @@ def _require_console() -> None:
         )
 
 
-def migrate(*, store: Store = None, as_json: Json = False) -> None:
+def migrate(
+    *,
+    grants: str | None = option(
+        "Print the statements that give --user what a role needs in PostgreSQL: scheduler, supervisor, "
+        "console or ledger; and migrate nothing.",
+        "ROLE",
+    ),
+    user: str | None = option("Role of PostgreSQL, with --grants.", "NAME"),
+    schema: str = option("Schema of the tables, with --grants.", "NAME", default="public"),
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
     """Create the tables of the state store, or bring them to this version; safe to repeat.
+
+    The owner of the tables runs this, and the statements of --grants after it.
 
     $ warrener migrate
     $ warrener migrate --store postgresql://warrener@db/warrener
+    $ warrener migrate --grants console --user console | psql postgresql://owner@db/warrener
     """
     from warrener_store import migrate as migrate_store
 
+    if grants is not None:
+        _print_grants(grants, user, schema, as_json=as_json)
+        return
     url = resolve_endpoints(store=store).store_url
     _ensure_folder(url)
     run(migrate_store(url))
@@ -294,6 +380,21 @@ def migrate(*, store: Store = None, as_json: Json = False) -> None:
         print_json({"migrated": mask(url)})
     else:
         err().print(f"[good]✓[/] {mask(url)} is up to date")
+
+
+def _print_grants(role: str, user: str | None, schema: str, *, as_json: bool) -> None:
+    from warrener_store.grants import grants_of
+
+    if user is None:
+        raise UsageError("expected a role of PostgreSQL, got none; add --user NAME")
+    try:
+        statements = grants_of(role, user, schema)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if as_json:
+        print_json(statements)
+    else:
+        sys.stdout.writelines(f"{each};\n" for each in statements)
 
 
 def _ensure_folder(url: str) -> None:

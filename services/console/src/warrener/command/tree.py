@@ -198,6 +198,12 @@ def _add_console(app: typer.Typer, word: Word) -> None:
     _group(app, word, more, {"token": services.token}, services.console)
 
 
+def _add_topology(app: typer.Typer, word: Word) -> None:
+    doctor, roles = _module("doctor"), _module("roles")
+    _, _, more = (inspect.getdoc(doctor.topology) or "").partition("\n\n")
+    _group(app, word, more, {"permissions": roles.permissions, "apply": roles.apply}, doctor.topology)
+
+
 def _add_schedules(app: typer.Typer, word: Word) -> None:
     more = """Each time for which a schedule requests a job is a tick. The tick history has all of them.
 
@@ -253,6 +259,17 @@ def _add_breakers(app: typer.Typer, word: Word) -> None:
     _group(app, word, more, _commands_of("breakers"))
 
 
+def _add_outbox(app: typer.Typer, word: Word) -> None:
+    more = """`Outbox.enqueue` of the client writes requests in its caller's transaction; relays publish them.
+
+    $ warrener outbox create --database postgresql://shop@db/shop
+    $ warrener outbox relay --database postgresql://shop@db/shop
+    $ warrener outbox show --database postgresql://shop@db/shop --json
+    """
+    outbox = _module("outbox")
+    _group(app, word, more, {"create": outbox.create, "relay": outbox.relay, "show": outbox.show})
+
+
 def _add_escalations(app: typer.Typer, word: Word) -> None:
     more = """
     $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
@@ -267,11 +284,12 @@ def _add_escalations(app: typer.Typer, word: Word) -> None:
 
 
 _ADD: Mapping[str, Callable[[typer.Typer, Word], None]] = {
-    **dict.fromkeys(("up", "env", "migrate"), _command("services")),
+    **dict.fromkeys(("up", "env", "keys", "migrate"), _command("services")),
     **dict.fromkeys(("agent", "scheduler", "supervisor"), _command("services", context_settings=_FORWARD)),
     **dict.fromkeys(("jobs", "job", "cancel", "send", "resume", "undo"), _command("jobs")),
     **dict.fromkeys(("explain", "trace", "find", "top"), _command("inspect")),
-    **dict.fromkeys(("doctor", "topology"), _command("doctor")),
+    "doctor": _command("doctor"),
+    "topology": _add_topology,
     **dict.fromkeys(("agents", "queues", "job-types", "audit"), _look),
     "request": _command("requests"),
     "console": _add_console,
@@ -280,6 +298,7 @@ _ADD: Mapping[str, Callable[[typer.Typer, Word], None]] = {
     "parked": _add_parked,
     "breaker": _add_breakers,
     "escalation": _add_escalations,
+    "outbox": _add_outbox,
 }
 """The function that adds the commands of a word; it imports the modules of this word alone."""
 _ABOUTS = {
@@ -326,9 +345,12 @@ _ABOUTS = {
     OPERATE: {
         "doctor": "Check broker, topology, bindings, permissions, store, clocks, services, agents and limits "
         "of handlers.",
+        "keys": "Make a key that encrypts payloads, or one that signs requests.",
         "migrate": "Create the tables of the state store, or bring them to this version; safe to repeat.",
-        "topology": "Show the exchanges and queues, declare them, or compare them with the broker.",
+        "topology": "Show the exchanges and queues, declare them, compare them with the broker; print "
+        "permissions of roles.",
         "breaker": "Circuit breakers, which hold jobs back: list, show, open and close by hand.",
+        "outbox": "The outbox of requesters, a table of their own database: create, relay, show.",
         "escalation": "Incidents: list, show, acknowledge, snooze, close; play an escalation policy offline.",
     },
 }

@@ -249,12 +249,16 @@ def _groups_table(noun: Noun, groups: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def with_backend(
-    endpoints: ResolvedEndpoints, use: Callable[[Backend], Awaitable[T]], *, reads: bool = True
+    endpoints: ResolvedEndpoints,
+    use: Callable[[Backend], Awaitable[T]],
+    *,
+    reads: bool = True,
+    reveals: bool = False,
 ) -> T:
-    """Run the body of a command with a backend; `reads`: its store is open."""
+    """Run the body of a command with a backend. `reads`: its store is open. `reveals`: secrets are shown."""
 
     async def body() -> T:
-        backend = Backend(None, endpoints, Masker(None))
+        backend = Backend(None, endpoints, Masker(None) if reveals else Masker())
         try:
             if reads:
                 await backend.open_store()

@@ -37,7 +37,8 @@ async def show_journal(backend: Backend, row: JobRow, *, as_json: bool) -> None:
         print_json(await read_journal(backend, row))
         return
     (turns, jobs), now = await gather_turns(backend.store, row), await backend.now()
-    calls, seen, next_one = calls_of(row, turns, jobs, backend.masker), set[datetime](), next_timer(turns)
+    calls = calls_of(row, turns, jobs, await backend.learn())
+    seen, next_one = set[datetime](), next_timer(turns)
     is_over = row.state.terminal or row.ending is not None
     made = table(
         "turn", "call", "line", "state", "job", "called", "took", "answer", "undo", right=("turn", "took")

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from warrener.context import ResolvedEndpoints, connect_store
 from warrener.doctor import CheckResult, CheckStatus, failed, ok, warning
-from warrener.doctor.inspector import BrokerTime, QueueInfo, open_inspector
+from warrener.doctor.inspector import PROBE_WAITS, BrokerTime, QueueInfo, open_inspector
 from warrener.doctor.management_api import resolve_management_api
 from warrener.doctor.topology import TopologyDiff, TopologyDifference, check_replicas, compare_topology
 from warrener.errors import CommandError
@@ -16,6 +16,7 @@ from warrener.explanations.explanation import Explanation
 from warrener.explanations.facts import QueueSubject, SystemFacts, TypeSubject, counted
 from warrener.gathering import gather_system, queue_subject
 from warrener.render.times import span
+from warrener_amqp.errors import ChannelRefused
 from warrener_contracts import topology as wire
 from warrener_contracts.state_machine import JobState
 from warrener_store import StoreError
@@ -24,6 +25,11 @@ from warrener_store.jobs.views import QueueHead
 
 _OLDEST = (3, 10)
 _CLOCK_CHECK = "broker clock"
+_DELAY_CHECK = "delay levels"
+_BROKEN_LEVEL = (
+    "look in the broker's log for its dead-letter worker, and at the replicas of warrener.delay.LEVEL; jobs"
+    " that wait there are dispatched late and not lost, and `warrener topology --check` compares the queue"
+)
 _SECOND = timedelta(seconds=1)  # the resolution of the broker's clock
 _MAX_SKEW = timedelta(seconds=2)
 _WAITING = (JobState.WAITING, JobState.QUEUED, JobState.RETRYING)
@@ -68,6 +74,10 @@ async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResul
                     return
                 yield permissions(await inspector.check_permissions())
                 yield broker_clock(await inspector.time())
+                try:
+                    yield delay_levels(await inspector.prove_delay_levels())
+                except ChannelRefused as refused:
+                    yield warning(_DELAY_CHECK, f"not tried: {refused.reason}", "run it as a topology-admin")
     except CommandError as error:
         yield failed("broker", error.sentence, error.do or "start it")
 
@@ -90,7 +100,7 @@ def topology(found: Sequence[TopologyDifference]) -> CheckResult:
     if not found:
         return ok("topology", "every exchange and queue is as this version declares it")
     if all(each.missing for each in found):
-        return failed("topology", _summary(found), "run `warrener topology --declare`, or start a service")
+        return failed("topology", _summary(found), "run `warrener topology apply`, or start a service")
     return failed(
         "topology",
         _summary(found),
@@ -123,6 +133,17 @@ def permissions(refused: str | None) -> CheckResult:
     return failed(
         "permissions", f"expected all to be granted, got {refused}", "rabbitmqctl set_permissions …"
     )
+
+
+def delay_levels(found: Mapping[str, str | None]) -> CheckResult:
+    """Require that a message comes back from each delay level."""
+    wrong = {level: why for level, why in found.items() if why is not None}
+    text = "; ".join(f"{level}: {why}" for level, why in wrong.items())
+    if any(PROBE_WAITS not in why for why in wrong.values()):
+        return failed(_DELAY_CHECK, f"broken: {text}", _BROKEN_LEVEL)
+    if wrong:
+        return warning(_DELAY_CHECK, f"not tried: {text}", "try again when they have left")
+    return ok(_DELAY_CHECK, f"a message came back from each of the {len(found)} levels")
 
 
 def check_consumers(name: str, service: str, queue: wire.Queue, seen: QueueInfo | None) -> CheckResult:

@@ -4,7 +4,7 @@ The Bus port declares what is missing; an inspection must change nothing, so it 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,13 @@ from pamqp.base import Frame as Method
 from warrener.context import CONNECT_TIMEOUT, SOURCE, parse_broker_urls
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, os_error_text
 from warrener_amqp.channel import Channel, ChannelListener
-from warrener_amqp.errors import AmqpError, AuthenticationRefused, ChannelRefused, ConnectionLost
+from warrener_amqp.errors import (
+    AmqpError,
+    AuthenticationRefused,
+    ChannelRefused,
+    ConnectionLost,
+    describe_tls_error,
+)
 from warrener_amqp.events import Delivered
 from warrener_amqp.session import Session, open_session
 from warrener_contracts import topology
@@ -31,7 +37,10 @@ M = TypeVar("M", bound=Method)
 
 _CALL_TIMEOUT = 5.0  # seconds; more than any answer of a healthy broker takes
 _LOOK_INTERVAL = 0.05  # seconds
-_NOT_FOUND, _PRECONDITION_FAILED = 404, 406
+_PROBE_SECONDS = 3.0
+_PROBE = commands.Basic.Properties(delivery_mode=2, expiration="100")  # milliseconds
+PROBE_WAITS = "messages wait there, behind which none comes back in seconds"
+_ACCESS_REFUSED, _NOT_FOUND, _PRECONDITION_FAILED = 403, 404, 406
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +66,10 @@ class BrokerInspector:
     Each query has a channel of its own, because a refusal closes the channel.
     """
 
-    def __init__(self, session: Session, server: Mapping[str, object], namespace: str) -> None:
-        self._session, self._server = session, server
+    def __init__(self, session: Session, server: Mapping[str, object], namespace: str, user: str) -> None:
+        self._session, self._server, self.user = session, server, user
         self.names = NameMapper(namespace)
+        self._unseen: dict[str, str] = {}  # queues, with the broker's reasons
 
     @property
     def broker(self) -> str:
@@ -67,9 +77,17 @@ class BrokerInspector:
         return f"{self._server.get('product')} {self._server.get('version')}"
 
     async def queue(self, name: str) -> QueueInfo | None:
-        """The counts of a queue; None if it does not exist."""
+        """The counts of a queue; None if it does not exist. Raises ChannelRefused if the user may not look,
+        which is tried once: RabbitMQ 4.3 compares permissions, and logs each refusal."""
+        if (reason := self._unseen.get(name)) is not None:
+            raise ChannelRefused(_ACCESS_REFUSED, reason)
         declare = commands.Queue.Declare(queue=self.names.to_broker(name), passive=True)
-        seen = await self._declare(declare, commands.Queue.DeclareOk, _NOT_FOUND)
+        try:
+            seen = await self._declare(declare, commands.Queue.DeclareOk, _NOT_FOUND)
+        except ChannelRefused as refusal:
+            if refusal.code == _ACCESS_REFUSED:
+                self._unseen[name] = refusal.reason
+            raise
         if isinstance(seen, ChannelRefused):
             return None
         return QueueInfo(seen.message_count or 0, seen.consumer_count or 0)
@@ -114,19 +132,18 @@ class BrokerInspector:
             await _call(channel, delete, commands.Exchange.DeleteOk)
 
     async def check_permissions(self) -> str | None:
-        """Configure, write and read as a client does, by a reply queue of its own.
+        """Configure, write and read as every role may, by a queue of its own for pings.
 
         None if all is granted, else the refused step in the broker's words.
         """
-        address = f"doctor-{uuid4().hex}"
         step = "configure"
         async with self._channel() as channel:
             try:
-                queue = await self._declare_reply_queue(channel, address)
+                queue = await self._declare_own_queue(channel)
                 step = "read and write (bind)"
-                await self._bind_reply_queue(channel, queue, address)
+                await self._bind_own_queue(channel, queue)
                 step = "write"
-                self._publish(channel, topology.reply_key(address))
+                self.publish(channel, queue)
                 look = commands.Queue.Declare(queue=queue, passive=True)
                 await _call(channel, look, commands.Queue.DeclareOk)  # answered after the publish
                 step = "read"
@@ -136,6 +153,16 @@ class BrokerInspector:
                 return f"{step}: {refusal.reason}"
         return None
 
+    async def refusal(self, attempt: Callable[[Channel], Awaitable[object]]) -> ChannelRefused | None:
+        """Carry an attempt out on a channel of its own; return the broker's refusal of it."""
+        async with self._channel() as channel:
+            try:
+                async with asyncio.timeout(_CALL_TIMEOUT):
+                    await attempt(channel)
+            except ChannelRefused as refusal:
+                return refusal
+        return None
+
     async def alarm(self) -> str | None:
         """Why the broker takes no messages, in its words, such as `low on memory`; None if it takes them.
 
@@ -143,7 +170,7 @@ class BrokerInspector:
         """
         look = commands.Exchange.Declare(exchange=self.names.to_broker(topology.EVENTS), passive=True)
         async with self._channel() as channel:
-            self._publish(channel, topology.reply_key("nobody"))
+            self.publish(channel, self._own_queue_name())
             answer = asyncio.ensure_future(_call(channel, look, commands.Exchange.DeclareOk))
             while not answer.done() and self._session.blocked is None:
                 await asyncio.wait({answer}, timeout=_LOOK_INTERVAL)
@@ -157,27 +184,25 @@ class BrokerInspector:
         """The broker's clock beside ours; or why it is unknown, in the broker's words.
 
         AMQP reports the broker's time of dead letters alone. So a message expires in one queue and arrives in
-        another: both exclusive reply queues as every client has, which go with the connection.
+        another: both exclusive queues for pings, which go with the connection.
         """
-        address = f"doctor-{uuid4().hex}"
-        expiring, destination = f"{address}.death", f"{address}.grave"
-        death = _FirstDelivery()
-        async with self._channel(death) as channel:
+        arrivals = _Arrivals()
+        async with self._channel(arrivals) as channel:
             try:
-                queue = await self._declare_reply_queue(channel, destination)
-                await self._bind_reply_queue(channel, queue, destination)
+                queue = await self._declare_own_queue(channel)
+                await self._bind_own_queue(channel, queue)
                 dead_letters: dict[str, str | int] = {
                     "x-message-ttl": 0,
-                    "x-dead-letter-exchange": self.names.to_broker(topology.EVENTS),
-                    "x-dead-letter-routing-key": topology.reply_key(destination),
+                    "x-dead-letter-exchange": topology.PINGS,
+                    "x-dead-letter-routing-key": queue,
                 }
-                source = await self._declare_reply_queue(channel, expiring, dead_letters)
-                await self._bind_reply_queue(channel, source, expiring)
+                source = await self._declare_own_queue(channel, dead_letters)
+                await self._bind_own_queue(channel, source)
                 consume = commands.Basic.Consume(queue=queue, no_ack=True)
                 await _call(channel, consume, commands.Basic.ConsumeOk)
                 before = datetime.now(UTC)
-                self._publish(channel, topology.reply_key(expiring))
-                delivery, after = await asyncio.wait_for(death.arrived, _CALL_TIMEOUT)
+                self.publish(channel, source)
+                delivery, after = await asyncio.wait_for(arrivals.next(), _CALL_TIMEOUT)
             except ChannelRefused as refusal:
                 return refusal.reason
             except TimeoutError:
@@ -186,24 +211,63 @@ class BrokerInspector:
         died_at: datetime = deaths[0]["time"]
         return BrokerTime(before, died_at if died_at.tzinfo else died_at.replace(tzinfo=UTC), after)
 
-    async def _declare_reply_queue(
-        self, channel: Channel, address: str, arguments: Mapping[str, str | int] = MappingProxyType({})
+    async def prove_delay_levels(self) -> dict[str, str | None]:
+        """Send a message through each delay queue, which it leaves at once. By level: None if it came back,
+        else why not.
+
+        A queue ends messages in their order, so a level is not tried while others wait there for long.
+        """
+        address = f"doctor-{uuid4().hex}"
+        levels, found = list[str](), dict[str, str | None]()
+        for level in topology.DELAY_LEVELS:
+            waiting = seen.messages if (seen := await self.queue(level.queue)) is not None else 0
+            found[level.name] = f"{waiting} {PROBE_WAITS}"
+            if not waiting or level.delay.total_seconds() <= _PROBE_SECONDS / 2:
+                levels.append(level.name)
+                found[level.name] = f"no message came back within {_PROBE_SECONDS:g} s"
+        arrivals = _Arrivals()
+        async with self._channel(arrivals) as channel:
+            queue = await self._declare_own_queue(channel)
+            bind = commands.Queue.Bind(
+                queue=queue, exchange=self.names.to_broker(topology.RETURN), routing_key=f"*.{address}.#"
+            )
+            await _call(channel, bind, commands.Queue.BindOk)
+            await _call(channel, commands.Basic.Consume(queue=queue, no_ack=True), commands.Basic.ConsumeOk)
+            delay = self.names.to_broker(topology.DELAY)
+            for level_name in levels:
+                core, key = self._session.core, f"{level_name}.{address}"
+                core.publish_with(channel.number, delay, key, level_name.encode(), _PROBE.marshal())
+            self._session.transport.flush_soon()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PROBE_SECONDS):
+                    for _ in levels:
+                        found[(await arrivals.next())[0].body.decode()] = None
+        return found
+
+    def _own_queue_name(self) -> str:
+        """A fresh name of a queue that every role may declare; it is also the routing key of its pings."""
+        return self.names.to_broker(topology.ping_queue(uuid4().hex).name)
+
+    async def _declare_own_queue(
+        self, channel: Channel, arguments: Mapping[str, str | int] = MappingProxyType({})
     ) -> str:
         """Declare a queue that goes with the connection; its name on the broker."""
-        queue = self.names.queue(topology.reply_queue(address)).name
+        queue = self._own_queue_name()
         declare = commands.Queue.Declare(queue=queue, exclusive=True, arguments=dict(arguments))
         await _call(channel, declare, commands.Queue.DeclareOk)
         return queue
 
-    async def _bind_reply_queue(self, channel: Channel, queue: str, address: str) -> None:
-        exchange, key = self.names.to_broker(topology.EVENTS), topology.reply_key(address)
-        bind = commands.Queue.Bind(queue=queue, exchange=exchange, routing_key=key)
+    async def _bind_own_queue(self, channel: Channel, queue: str) -> None:
+        bind = commands.Queue.Bind(queue=queue, exchange=topology.PINGS, routing_key=queue)
         await _call(channel, bind, commands.Queue.BindOk)
 
-    def _publish(self, channel: Channel, routing_key: str) -> None:
+    def publish(
+        self, channel: Channel, routing_key: str, exchange: str = topology.PINGS, user_id: str | None = None
+    ) -> None:
+        """Publish an empty object, and do not wait for the broker."""
         self._session.core.publish(
             channel.number,
-            self.names.to_broker(topology.EVENTS),
+            exchange,
             routing_key,
             b"{}",
             content_type="application/json",
@@ -212,11 +276,12 @@ class BrokerInspector:
             type="",
             persistent=False,
             mandatory=False,
+            user_id=user_id,
         )
         self._session.transport.flush_soon()
 
     @asynccontextmanager
-    async def _channel(self, listener: "_FirstDelivery | None" = None) -> AsyncGenerator[Channel]:
+    async def _channel(self, listener: ChannelListener | None = None) -> AsyncGenerator[Channel]:
         async with asyncio.timeout(_CALL_TIMEOUT):
             channel = await self._session.channel(listener)
         try:
@@ -232,21 +297,23 @@ class BrokerInspector:
                     await channel.close()
 
 
-class _FirstDelivery(ChannelListener):
-    """A channel listener that keeps its first delivery, and when it arrived."""
+class _Arrivals(ChannelListener):
+    """A channel listener that queues its deliveries with their times, and why the channel was closed."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.arrived: asyncio.Future[tuple[Delivered, datetime]] = loop.create_future()
+        self._queue = asyncio.Queue[tuple[Delivered, datetime] | AmqpError]()
+
+    async def next(self) -> tuple[Delivered, datetime]:
+        """The next delivery, and when it arrived. Raises AmqpError."""
+        if isinstance(found := await self._queue.get(), AmqpError):
+            raise found
+        return found
 
     def on_delivery(self, delivery: Delivered) -> None:
-        if not self.arrived.done():
-            self.arrived.set_result((delivery, datetime.now(UTC)))
+        self._queue.put_nowait((delivery, datetime.now(UTC)))
 
     def on_closed(self, reason: AmqpError) -> None:
-        if not self.arrived.done():
-            self.arrived.set_exception(reason)
-            self.arrived.exception()  # retrieved: the channel may close before the wait begins
+        self._queue.put_nowait(reason)
 
 
 async def _call(channel: Channel, method: Method, answer: type[M]) -> M:
@@ -270,9 +337,9 @@ async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncG
         ) from error
     except (OSError, ConnectionLost) as error:
         why = os_error_text(error) if isinstance(error, OSError) else str(error)
-        raise BrokerUnreachable(url, why) from error
+        raise BrokerUnreachable(url, describe_tls_error(error, where) or why) from error
     try:
-        yield BrokerInspector(session, opened.server, namespace)
+        yield BrokerInspector(session, opened.server, namespace, where.credentials.user or "")
     except ChannelRefused as error:
         raise CommandError(
             f"expected the broker at {mask(url)} to let us look, got: {error}",

@@ -12,8 +12,8 @@ from warrener.doctor.management_api import BindingsUnavailable, ManagementApi, Q
 from warrener_contracts import topology
 from warrener_runtime.bus.namespace import NameMapper
 
-_DECLARE = "run `warrener topology --declare`"
-_RECREATE = "RabbitMQ cannot change it: empty the queue, delete it, then run `warrener topology --declare`"
+_DECLARE = "run `warrener topology apply`"
+_RECREATE = "RabbitMQ cannot change it: empty the queue, delete it, then run `warrener topology apply`"
 _DELETE = "delete it once no service of an earlier version runs"
 _UNBIND = "unbind it (in the management page, for instance), unless it is intended"
 

@@ -146,7 +146,7 @@ async def read_agent(backend: Backend, agent_id: str) -> AgentDetails:
 
     $ warrener agents loader-1
     """
-    store, masker = backend.store, backend.masker
+    store, masker = backend.store, await backend.learn()
     row = (await store.agents_by_id([agent_id])).get(agent_id)
     if row is None:
         raise NothingFound(

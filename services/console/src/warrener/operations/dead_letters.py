@@ -72,7 +72,8 @@ async def list_dead_letters(backend: noun.Backend, query: DeadLettersQuery) -> D
     )
     found = await backend.store.dead_letter_store.list_dead_letters(which)
     shown, following = noun.cut_page(found, query.limit, lambda one: (one.died_at, one.job_id))
-    masked = [mask_dead_letter(backend.masker, one) for one in shown]
+    masker = await backend.learn()
+    masked = [mask_dead_letter(masker, one) for one in shown]
     return DeadLettersPage(dead_letters=masked, next=following)
 
 
@@ -100,7 +101,8 @@ async def read_example(backend: noun.Backend, job_id: UUID) -> tuple[rows.DeadLe
     job = (await backend.store.jobs_by_id([job_id])).get(job_id)
     if not found or job is None:
         raise NothingFound(f"expected a dead job, got {job_id}, which is no longer stored")
-    return mask_dead_letter(backend.masker, found[0]), backend.masker.value(job.arguments)
+    masker = await backend.learn()
+    return mask_dead_letter(masker, found[0]), masker.of(job.job_type).value(job.arguments)
 
 
 # -- verbs -------------------------------------------------------------------------------------------------
@@ -329,7 +331,7 @@ async def read_cause(backend: noun.Backend, fingerprint: str) -> DeathCause:
     cause = rows.UnresolvedCause(
         fingerprint=wanted, dead_letters=0, first_died_at=groups[0].first_died_at, example=last, deaths={}
     )
-    return _cause(cause, mask_dead_letter(backend.masker, last), last.died_at)
+    return _cause(cause, mask_dead_letter(await backend.learn(), last), last.died_at)
 
 
 async def _unresolved(
@@ -339,7 +341,8 @@ async def _unresolved(
     found = await backend.store.dead_letter_store.unresolved_causes(
         now - _PART * _PARTS, limit, fingerprint=fingerprint, job_type=job_type
     )
-    return [_cause(cause, mask_dead_letter(backend.masker, cause.example), now) for cause in found]
+    masker = await backend.learn()
+    return [_cause(cause, mask_dead_letter(masker, cause.example), now) for cause in found]
 
 
 def _cause(cause: rows.UnresolvedCause, example: rows.DeadLetter, now: datetime) -> DeathCause:

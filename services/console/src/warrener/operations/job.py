@@ -21,6 +21,13 @@ from warrener.render.waterfall import MAX_CHILD_JOBS
 from warrener.selection import find_job
 from warrener_contracts.events import DeadLetterSelection, JobRedriveRequestedData
 from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.private_payloads import (
+    PayloadCodec,
+    ValueKind,
+    decrypt,
+    decrypt_arguments,
+    decrypt_error,
+)
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 from warrener_store.jobs.rows import AttemptRow, JobFilter, JobRow
@@ -87,11 +94,17 @@ async def read_job(backend: Backend, job_id: str) -> JobDetails:
     return await read_details(backend, await find_job(backend.store, job_id))
 
 
-async def read_details(backend: Backend, row: JobRow) -> JobDetails:
-    """Read what stands beside a job's row, and explain what it waits for."""
-    store, masker = backend.store, backend.masker
+async def read_details(backend: Backend, row: JobRow, codec: PayloadCodec | None = None) -> JobDetails:
+    """Read what stands beside a job's row, and explain what it waits for. With a codec, arguments, result,
+    error and checkpoint are decrypted. Raises PayloadUnreadable."""
+    store, masker = backend.store, await backend.learn()
+    own_masker = masker.of(row.job_type)
+    row = row if codec is None else _decrypted(codec, row)
     facts = await gather_job(store, backend.endpoints, row, query_broker=backend.query_broker)
-    explanation = mask_explanation(masker, explain(facts))
+    explanation = mask_explanation(own_masker, explain(facts))
+    own_attempts = (
+        facts.attempts if codec is None else [_decrypted_attempt(codec, one) for one in facts.attempts]
+    )
     dead_letters, own = store.dead_letter_store, facts.dead_letter
     origins = await dead_letters.list_dead_letters(
         DeadLetterFilter(states=(), redriven_as=(row.job_id,), limit=1)
@@ -100,19 +113,22 @@ async def read_details(backend: Backend, row: JobRow) -> JobDetails:
     redrives = await dead_letters.redrives([redrive_id]) if redrive_id else []
     children = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS))
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
-    attempts = [mask_attempt(masker, one) for one in facts.attempts]
+    if codec is not None and checkpoint is not None:
+        state = decrypt(codec, ValueKind.CHECKPOINT, checkpoint.state, row.job_id)
+        checkpoint = replace(checkpoint, state=state)
+    attempts = [mask_attempt(own_masker, one) for one in own_attempts]
     own_fields = job_fields(JobDetails, row, masker, facts.system.breakers, facts.turns)
     fields: dict[str, Any] = own_fields | {
-        "arguments": masker.value(row.arguments),
-        "ending_reason": row.ending_reason and masker.text(row.ending_reason),
-        "result": masker.value(row.result),
+        "arguments": own_masker.value(row.arguments),
+        "ending_reason": row.ending_reason and own_masker.text(row.ending_reason),
+        "result": own_masker.value(row.result),
         "attempts": attempts,
         "versions": await _versions(backend, row, attempts),
-        "continued": masker.value(arguments_of(facts.turns)),
+        "continued": own_masker.value(arguments_of(facts.turns)),
         "calls": calls_of(row, facts.turns, facts.jobs, masker),
         "child_jobs": [job_of(child, masker, facts.system.breakers) for child in children],
         "parent": facts.parent and job_of(facts.parent, masker),
-        "checkpoint": checkpoint and replace(checkpoint, state=masker.value(checkpoint.state)),
+        "checkpoint": checkpoint and replace(checkpoint, state=own_masker.value(checkpoint.state)),
         "dead_letter": own and mask_dead_letter(masker, own),
         "redrive": redrive_of(redrives[0], masker) if redrives else None,
         "redriven_as": facts.redriven_as and job_of(facts.redriven_as, masker),
@@ -123,6 +139,19 @@ async def read_details(backend: Backend, row: JobRow) -> JobDetails:
         "explanation": explanation,
     }
     return JobDetails.model_construct(**fields)
+
+
+def _decrypted(codec: PayloadCodec, row: JobRow) -> JobRow:
+    return replace(
+        row,
+        arguments=decrypt_arguments(codec, row.arguments, row.job_type),
+        result=decrypt(codec, ValueKind.RESULT, row.result, row.job_id),
+        error=decrypt_error(codec, row.error, row.job_id),
+    )
+
+
+def _decrypted_attempt(codec: PayloadCodec, attempt: AttemptRow) -> AttemptRow:
+    return replace(attempt, error=decrypt_error(codec, attempt.error, attempt.job_id))
 
 
 async def _versions(backend: Backend, row: JobRow, attempts: Sequence[AttemptRow]) -> dict[int, str]:

@@ -58,7 +58,7 @@ async def read_log(
                 omitted=sum(line.omitted for line in read),
                 cut=len(read) - len(shown),
                 complete=chunks[-1].final,
-                lines=logged_lines(shown, backend.masker),
+                lines=logged_lines(shown, (await backend.learn()).of(row.job_type)),
             )
     return JobLog(attempt=numbers[0], agent_ids=[], omitted=0, cut=0, complete=False, lines=[])
 

@@ -182,7 +182,7 @@ async def list_jobs(backend: noun.Backend, query: JobsQuery, max_compared: int =
     $ warrener jobs --watch
     $ warrener jobs --json | jq -r '.[] | select(.state=="dead") | .job_id'
     """
-    found = await _find(backend, query, max_compared)
+    found, masker = await _find(backend, query, max_compared), await backend.learn()
     breakers = OpenBreakers(await backend.store.breakers())
     totals: Counter[JobState] = Counter()
     for count in await backend.store.count_jobs():
@@ -191,7 +191,7 @@ async def list_jobs(backend: noun.Backend, query: JobsQuery, max_compared: int =
     suspended = [row.job_id for row in found.rows if row.state is JobState.SUSPENDED][:_MAX_JOURNALS]
     turns = await backend.store.turns_of(suspended) if suspended else {}
     return JobsPage(
-        jobs=[job_of(row, backend.masker, breakers, turns.get(row.job_id, ())) for row in found.rows],
+        jobs=[job_of(row, masker, breakers, turns.get(row.job_id, ())) for row in found.rows],
         next=None if found.before is None else str(found.before),
         is_complete=found.is_complete,
         counts={state: max(totals[state], 0) for state in JobState},
@@ -213,7 +213,7 @@ def job_fields(
     turns: "Sequence[TurnRow]" = (),
 ) -> dict[str, Any]:
     """The fields that a row has of a model, without secrets. `turns`: those of a workflow."""
-    error = row.error if row.state is not JobState.SUCCEEDED else None
+    masker, error = masker.of(row.job_type), row.error if row.state is not JobState.SUCCEEDED else None
     if error is not None and model is ListedJob:
         beginning = {"message": error.message[:_MAX_MESSAGE], "stack": None, "flight_record": None}
         error = error.model_copy(update=beginning)
@@ -266,17 +266,21 @@ async def _search(backend: noun.Backend, query: JobsQuery) -> JobSearch:
     if query.after and before is None:
         raise UsageError(f"after: expected the `next` of a page, got {query.after!r:.60}")
     parent = (await find_job(backend.store, query.parent)).job_id if query.parent else None
-    trace, error_text = query.trace.lower(), query.error.lower()
+    trace, error_text, masker = query.trace.lower(), query.error.lower(), await backend.learn()
 
     def matches(row: JobRow) -> bool:
-        error = "" if row.error is None else f"{row.error.type}: {row.error.message}".lower()
+        error = "" if row.error is None else f"{row.error.type}: {row.error.message}"
+        hide = masker.of(row.job_type)
         return (
             not (query.top and row.parent_id)
             and query.queue in ("", row.queue)
             and query.source in ("", row.source)
             and (not trace or (row.traceparent or "--").split("-")[1].startswith(trace))
-            and error_text in error
+            # Few rows have the text: those alone are masked. Nobody finds a hidden value by searching.
+            and error_text in error.lower()
+            and (not error_text or error_text in hide.text(error).lower())
             and all(has_argument(row.arguments, name, value) for name, value in arguments.items())
+            and (not arguments or _shows_arguments(hide.value(row.arguments), arguments))
         )
 
     return JobSearch(
@@ -291,6 +295,10 @@ async def _search(backend: noun.Backend, query: JobsQuery) -> JobSearch:
         ),
         matches if any((query.top, query.queue, query.source, trace, error_text, arguments)) else None,
     )
+
+
+def _shows_arguments(masked: JsonObject, wanted: JsonObject) -> bool:
+    return all(has_argument(masked, name, value) for name, value in wanted.items())
 
 
 async def _jobs_of_schedule(backend: noun.Backend, schedule: str, search: JobSearch) -> FoundJobs:

@@ -5,8 +5,10 @@ A field is hidden if its name holds one of the masked words: `card` hides `card`
 `creditCard`, but not `discard`. A pattern with `*` is compared with the whole name.
 """
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -15,6 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from warrener_contracts.json_safety import is_array, is_object
+from warrener_contracts.marks import WHOLE
+from warrener_contracts.private_payloads import MARK, shown
 from warrener_runtime.secrets import HIDDEN, mask
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
@@ -46,11 +50,12 @@ DEFAULT_MASKED_FIELDS = (
 _MAX_DEPTH = 64
 _MAX_NAME = 200  # characters that are looked at; the cache has thousands of names
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
-_NAMED_VALUE = re.compile(
-    r"""(?<![\w.\-])(?P<name>["']?[\w.\-]{1,64}["']?)(?P<sign>\s{0,3}(?:=>|=|:)\s{0,3})"""
-    r"""(?P<value>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?:Bearer|Basic|Token)\s+[^\s,;'"]+|[^\s,;&)\]}"']+)""",
+_NAME = re.compile(r"""(?<![\w.\-])(?P<name>["']?[\w.\-]{1,64}["']?)\s{0,3}(?:=>|=|:)\s{0,3}""", re.ASCII)
+_VALUE = re.compile(
+    r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?:Bearer|Basic|Token)\s+[^\s,;'"]+|[^\s,;&)\]}"']+""",
     re.ASCII | re.IGNORECASE,
 )
+_NAMED_GROUP = re.compile(r"""["'](?P<name>[^"'\\\n]{1,64})["']\s{0,3}:\s{0,3}[\[{]""")
 _BEARER = re.compile(r"\b(?P<scheme>Bearer|Basic)\s+[\w.~+/=\-]{8,}", re.ASCII | re.IGNORECASE)
 
 
@@ -60,9 +65,18 @@ def _normalize(name: str) -> str:
 
 
 class Masker:
-    """Hides the fields of some names; None: nothing. One for each console: names are looked up once."""
+    """Hides the fields of some names; None: nothing. One for each console: names are looked up once.
 
-    def __init__(self, masked_fields: Sequence[str] | None = DEFAULT_MASKED_FIELDS) -> None:
+    `marked`: further names, in any case.
+    """
+
+    def __init__(
+        self, masked_fields: Sequence[str] | None = DEFAULT_MASKED_FIELDS, marked: Collection[str] = ()
+    ) -> None:
+        self._fields, self._of = masked_fields, dict[str, Masker]()
+        self.marked = frozenset(name[:_MAX_NAME] for name in marked)
+        self.every = self
+        """The masker of what may be of any job type."""
         self._hides_nothing = masked_fields is None
         masked_fields = masked_fields or ()
         self._globs = tuple(one.lower() for one in masked_fields if "*" in one)
@@ -70,7 +84,27 @@ class Masker:
         self._words = re.compile(rf"(?:^|_)(?:{words})s?(?:_|$)") if words else None
         self._find = lru_cache(4096)(self._is_masked)
 
+    def of(self, job_type: str) -> "Masker":
+        """The masker of the documents and errors of one job type, whose schema marks fields beside the
+        list."""
+        return self._of.get(job_type, self)
+
+    def learn(self, marks: Mapping[str, frozenset[str]]) -> None:
+        """Know the fields that the schema of each job type marks `writeOnly`, and those of no other."""
+        self._of = {
+            job_type: known
+            if (known := self._of.get(job_type)) is not None and known.marked == names
+            else Masker(self._fields, names)
+            for job_type, names in marks.items()
+            if names and not self._hides_nothing
+        }
+        everything = frozenset(name for names in marks.values() for name in names if name != WHOLE)
+        if not self._hides_nothing and self.every.marked != everything:
+            self.every = Masker(self._fields, everything) if everything else self
+
     def _is_masked(self, name: str) -> bool:
+        if name in self.marked:
+            return True
         if self._words is not None and self._words.search(_normalize(name)):
             return True
         return any(fnmatchcase(name.lower(), glob) for glob in self._globs)
@@ -85,18 +119,39 @@ class Masker:
             return text
         text = mask(text)
         if "=" in text or ":" in text:
-            text = _NAMED_VALUE.sub(self._hide_value, text)
+            text = "".join(self._hide_values(text))
         return _BEARER.sub(rf"\g<scheme> {HIDDEN}", text) if " " in text else text
 
-    def _hide_value(self, found: re.Match[str]) -> str:
-        if not self.is_masked(found["name"].strip("\"'")) or found["value"] in {"null", "None", '""', "''"}:
-            return found[0]
-        quote = found["value"][0] if found["value"][0] in "\"'" else ""
-        return f"{found['name']}{found['sign']}{quote}{HIDDEN}{quote}"
+    def body(self, text: str) -> str:
+        """Hide the same in JSON: lists and objects of masked names too, which are no values in a text."""
+        with suppress(ValueError, RecursionError):
+            document = json.loads(text)
+            masked = self.value(document)
+            return text if masked == document else json.dumps(masked, ensure_ascii=False)
+        for found in _NAMED_GROUP.finditer(text):  # the beginning of a document
+            if self.is_masked(found["name"]):
+                text = text[: found.end() - 1] + HIDDEN
+                break
+        return self.text(text)
+
+    def _hide_values(self, text: str) -> Iterator[str]:
+        end = 0
+        for found in _NAME.finditer(text):  # of a name alone: in `no: card=1` its value has another
+            if found.start() < end or not self.is_masked(found["name"].strip("\"'")):
+                continue
+            value = _VALUE.match(text, found.end())
+            if value is None or value[0] in {"null", "None", '""', "''"}:
+                continue
+            quote = value[0][0] if value[0][0] in "\"'" else ""
+            yield f"{text[end : found.end()]}{quote}{HIDDEN}{quote}"
+            end = value.end()
+        yield text[end:]
 
     def value(self, document: Any) -> Any:
         """Hide masked fields of a document at any depth, and secrets in its texts. Models become
         dictionaries."""
+        if WHOLE in self.marked and document not in (None, ""):
+            return dict.fromkeys(document, HIDDEN) if is_object(document) else HIDDEN
         return self._value(document, _MAX_DEPTH)
 
     def _value(self, document: Any, depth: int) -> Any:
@@ -123,10 +178,11 @@ class Masker:
         named = document.get("name", document.get("key"))
         if "value" in document and isinstance(named, str) and self.is_masked(named):
             hidden.add("value")  # {"name": "Authorization", "value": "…"}
-        return {
+        masked = {
             name: HIDDEN if name in hidden and value not in (None, "") else self._value(value, depth - 1)
             for name, value in document.items()
         }
+        return masked if (words := shown(document)) is None else masked | {MARK: words}
 
     def _sequence(self, items: list[Any], depth: int) -> list[Any]:
         match items:
@@ -141,22 +197,11 @@ class Masker:
 
 def mask_error(masker: Masker, error: "ErrorInfo | None") -> "ErrorInfo | None":
     """The error with its message, stack and flight record masked."""
-    if error is None:
-        return None
-    changes: dict[str, Any] = {"message": masker.text(error.message)}
-    if error.stack:
-        changes["stack"] = masker.text(error.stack)
-    if (record := error.flight_record) is not None:
-        texts = {
-            name: masker.text(text)
-            for name in ("stacks", "log", "progress_note")
-            if (text := getattr(record, name))
-        }
-        changes["flight_record"] = record.model_copy(update=texts)
-    return error.model_copy(update=changes)
+    return error and error.with_texts(lambda text: shown(text) or masker.text(text))
 
 
 def mask_job(masker: Masker, row: "JobRow") -> "JobRow":
+    masker = masker.of(row.job_type)
     return replace(
         row,
         arguments=masker.value(row.arguments),
@@ -172,7 +217,7 @@ def mask_attempt(masker: Masker, attempt: "AttemptRow") -> "AttemptRow":
 
 
 def mask_dead_letter(masker: Masker, dead_letter: "DeadLetter") -> "DeadLetter":
-    return replace(dead_letter, error=mask_error(masker, dead_letter.error))
+    return replace(dead_letter, error=mask_error(masker.of(dead_letter.job_type), dead_letter.error))
 
 
 def mask_explanation(masker: Masker, explanation: "Explanation") -> "Explanation":

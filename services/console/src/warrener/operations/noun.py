@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -19,6 +20,7 @@ from warrener.operations.masking import Masker
 from warrener.operations.roles import Role
 from warrener.options import DEFAULT_REASON, parse_time, report_invalid_fields
 from warrener.render.tones import Tone
+from warrener_contracts.marks import marked_names
 
 if TYPE_CHECKING:  # a command that reads needs no client
     from rich.console import RenderableType
@@ -27,6 +29,7 @@ if TYPE_CHECKING:  # a command that reads needs no client
     from warrener_client import Client
     from warrener_store import Store
 
+_MAX_AGE = 1.0  # seconds of what is known of schemas
 K = TypeVar("K")
 R = TypeVar("R")
 
@@ -46,6 +49,8 @@ class Backend:
         self._connecting = asyncio.Lock()
         self._client: Client | None = None
         self._shared: dict[Any, Any] = {}
+        self._learned_at = float("-inf")
+        self._marks: dict[tuple[str, str, datetime], frozenset[str]] = {}  # of each announcement, read once
 
     @property
     def store(self) -> "Store":
@@ -76,6 +81,22 @@ class Backend:
             self._shared[kind] = made
         found: K = self._shared[kind]
         return found
+
+    async def learn(self) -> Masker:
+        """Return the masker, which knows the fields that the schemas of job types mark as secrets; as they
+        were a second ago, or now."""
+        if monotonic() - self._learned_at > _MAX_AGE:
+            rows = (await self.store.job_types()).values()
+            versions = {(row.name, row.announced_by, row.announced_at): row for row in rows}
+            self._marks = {
+                version: known
+                if (known := self._marks.get(version)) is not None
+                else marked_names(row.arguments_schema) | marked_names(row.result_schema)
+                for version, row in versions.items()
+            }
+            self.masker.learn({name: marks for (name, *_), marks in self._marks.items()})
+            self._learned_at = monotonic()
+        return self.masker
 
     async def now(self) -> datetime:
         """The time in UTC: by the store's clock, if it is open."""

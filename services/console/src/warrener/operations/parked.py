@@ -79,19 +79,20 @@ async def list_parked(backend: noun.Backend, query: ParkedQuery) -> ParkedPage:
     after = noun.read_position(query.after, ParkedAt)
     found = await backend.store.parked_summaries(which, query.limit + 1, after)
     shown, following = noun.cut_page(found, query.limit, lambda one: (one.parked_at, one.parked_id))
-    messages = [ListedMessage.model_validate(_fields(one, one.beginning, backend.masker)) for one in shown]
+    masker = (await backend.learn()).every
+    messages = [ListedMessage.model_validate(_fields(one, one.beginning, masker)) for one in shown]
     return ParkedPage(messages=messages, next=following)
 
 
 def _fields(one: ParkedSummary | ParkedMessage, beginning: bytes, masker: Masker) -> dict[str, Any]:
     return noun.fields_from(ParkedDetails, one) | {
         "detail": masker.text(one.detail),
-        "beginning": masker.text(beginning.decode(errors="replace"))[:200],
+        "beginning": masker.body(beginning.decode(errors="replace"))[:200],
     }
 
 
 async def read_parked(backend: noun.Backend, parked_id: str) -> ParkedDetails:
-    """Show one parked message: the reason, how it came, and its body unchanged.
+    """Show one parked message: the reason, how it came, and its body; secrets are hidden.
 
     $ warrener parked show 7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44
     $ warrener parked show 7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44 --json | jq -r .body
@@ -101,7 +102,7 @@ async def read_parked(backend: noun.Backend, parked_id: str) -> ParkedDetails:
         raise NothingFound(
             f"expected a parked message, got none with the id {parked_id!r:.140}; it was requeued or dropped"
         )
-    return parked_details(found[0], backend.masker)
+    return parked_details(found[0], (await backend.learn()).every)
 
 
 def parked_details(message: ParkedMessage, masker: Masker) -> ParkedDetails:
@@ -109,7 +110,7 @@ def parked_details(message: ParkedMessage, masker: Masker) -> ParkedDetails:
     headers = [(name[:200], str(value)[:1000]) for name, value in sorted(message.headers.items())[:100]]
     text, encoded = None, None
     try:
-        text = masker.text(message.body.decode())
+        text = masker.body(message.body.decode())
     except UnicodeDecodeError:
         encoded = b64encode(message.body).decode()
     fields = _fields(message, message.body[:400], masker) | {

@@ -109,7 +109,7 @@ def redrive_of(row: RedriveRow, masker: Masker) -> Redrive:
         "counts": dict(row.counts),
         "total": total,
         "over": total - sum(row.counts.get(state, 0) for state in _NOT_OVER),
-        "request": masker.value(row.request),
+        "request": masker.every.value(row.request),
         "journal": [JournalLine.model_validate(entry) for entry in row.journal],
     }
     return Redrive.model_validate(fields)
@@ -131,7 +131,8 @@ async def list_redrives(backend: noun.Backend, query: RedrivesQuery) -> Redrives
             for row in rows
             if row.redrive_id in named or row.request.get("selection", {}).get("fingerprint") == wanted
         ][: query.limit]
-    return RedrivesPage(redrives=[redrive_of(row, backend.masker) for row in rows])
+    masker = await backend.learn()
+    return RedrivesPage(redrives=[redrive_of(row, masker) for row in rows])
 
 
 async def read_redrive(backend: noun.Backend, text: str) -> Redrive:
@@ -140,7 +141,7 @@ async def read_redrive(backend: noun.Backend, text: str) -> Redrive:
     rows = await backend.store.dead_letter_store.redrives([redrive_id])
     if not rows:
         raise _not_one(text, 0)
-    return redrive_of(rows[0], backend.masker)
+    return redrive_of(rows[0], await backend.learn())
 
 
 async def _id_of(backend: noun.Backend, text: str) -> UUID:

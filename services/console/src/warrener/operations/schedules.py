@@ -141,7 +141,8 @@ async def list_schedules(backend: noun.Backend, query: SchedulesQuery) -> Schedu
     now = await backend.now()
     rows, following = await _find(backend, query, now)
     runs = await backend.store.runs_of([row.name for row in rows], TICKS)
-    found = [_schedule(row, runs[row.name], now, backend.masker) for row in rows]
+    masker = await backend.learn()
+    found = [_schedule(row, runs[row.name], now, masker) for row in rows]
     return SchedulesPage(schedules=found, next=following)
 
 
@@ -178,20 +179,22 @@ async def read_schedule(backend: noun.Backend, name: str, ticks: int = TICKS) ->
     """
     row, now = await find_schedule(backend.store, name), await backend.now()
     runs = await backend.store.runs_of([name], ticks)
-    return _schedule(row, runs[name], now, backend.masker)
+    return _schedule(row, runs[name], now, await backend.learn())
 
 
 async def list_next(backend: noun.Backend, limit: int) -> list[ListedSchedule]:
     """List the schedules that a scheduler looks at next, without their ticks."""
     now, rows = await backend.now(), await backend.store.late_schedules(LAST_TIME, LAST_TIME, limit)
-    return [_schedule(row, (), now, backend.masker) for row in rows]
+    masker = await backend.learn()
+    return [_schedule(row, (), now, masker) for row in rows]
 
 
 async def list_overdue(backend: noun.Backend, limit: int) -> list[ListedSchedule]:
     """List the overdue schedules without their ticks, the longest due first, of so many that are due."""
     now = await backend.now()
     rows = await backend.store.late_schedules(now, now + _PUT_OFF, limit)
-    return [_schedule(row, (), now, backend.masker) for row in rows if _state(row, now) == "overdue"]
+    masker = await backend.learn()
+    return [_schedule(row, (), now, masker) for row in rows if _state(row, now) == "overdue"]
 
 
 async def list_ticks(
@@ -214,7 +217,7 @@ def _state(row: ScheduleRow, now: datetime) -> ScheduleState:
 def _schedule(
     row: ScheduleRow, runs: Sequence[ScheduledRun], now: datetime, masker: Masker
 ) -> ListedSchedule:
-    arguments = masker.value(row.definition.arguments)
+    arguments = masker.of(row.definition.job_type).value(row.definition.arguments)
     fields = noun.fields_from(ListedSchedule, row) | {
         "state": _state(row, now),
         "definition": row.definition.model_copy(update={"arguments": arguments}),

@@ -219,7 +219,7 @@ async def _jobs(backend: Backend, text: str, limit: int) -> tuple[list[Hit], str
 
     If older ones were not compared, also which were.
     """
-    masker = backend.masker
+    masker = await backend.learn()
     named = await backend.store.find_jobs(text, limit + 1)
     places = {row.job_id: (row, *_place_of_id(row, text)) for row in named}
 
@@ -248,7 +248,8 @@ def _place_of_id(row: JobRow, text: str) -> tuple[Match, str]:
 def find_in_job(row: JobRow, text: str, masker: Masker) -> tuple[Match, str] | None:
     """The place of the text in arguments, error, key, source and trace; hidden values have none. Pure."""
     # Few rows have the text: only those are masked, which costs more than the comparison.
-    return _first_place(_texts_of(row, text), text) and _first_place(_texts_of(row, text, masker), text)
+    hidden = _texts_of(row, text, masker.of(row.job_type))
+    return _first_place(_texts_of(row, text), text) and _first_place(hidden, text)
 
 
 def _first_place(texts: Iterable[tuple[str, str, str]], text: str) -> tuple[Match, str] | None:
@@ -311,14 +312,14 @@ async def _parked(backend: Backend, text: str, limit: int) -> tuple[list[Hit], s
     hits = [
         _parked_hit(one, "whole", "id") for one in await backend.store.parked(ParkedFilter(ids=[text]), 1)
     ]
-    after: ParkedAt | None = None
+    after, masker = None, (await backend.learn()).every
     read = size = 0
     while read < MAX_PARKED and size < _MAX_BYTES and len(hits) <= limit:
         page = await backend.store.parked(ALL_PARKED, _PARKED_PAGE, after)
         hits += [
             _parked_hit(one, "part", where)
             for one in page
-            if one.parked_id != text and (where := find_in_message(one, text, backend.masker))
+            if one.parked_id != text and (where := find_in_message(one, text, masker))
         ]
         if len(page) < _PARKED_PAGE:
             return hits, ""
@@ -331,7 +332,7 @@ def find_in_message(message: ParkedMessage, text: str, masker: Masker) -> str | 
     """The line of a parked message that has the text, if one has it without hidden values. Pure."""
     parked_id = message.parked_id if len(text) >= MIN_LENGTH else ""
     for given in (parked_id, message.detail, message.body.decode(errors="replace")):
-        if compare(text, given) and compare(text, shown := masker.text(given)):
+        if compare(text, given) and compare(text, shown := masker.body(given)):
             return excerpt(shown, text)
     return None
 

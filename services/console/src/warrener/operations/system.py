@@ -6,7 +6,7 @@ broker that is away costs a page one sentence and no wait.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from time import monotonic
 from typing import TypeVar
@@ -22,7 +22,7 @@ from warrener.explanations.facts import AgentSubject, SystemFacts
 from warrener.gathering import BrokerFacts, gather_schedule, gather_system, inspect_queues, queue_subject
 from warrener.operations.masking import mask_explanation
 from warrener.operations.noun import Backend
-from warrener_amqp.errors import AmqpError
+from warrener_amqp.errors import AmqpError, ChannelRefused
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.views import QueueHead
@@ -102,8 +102,12 @@ class SharedInspector:
 
 
 async def _count_delays(inspector: BrokerInspector) -> dict[str, int]:
-    found = {level.name: await inspector.queue(level.queue) for level in DELAY_LEVELS}
-    return {name: info.messages for name, info in found.items() if info is not None}
+    found: dict[str, int] = {}
+    for level in DELAY_LEVELS:
+        with suppress(ChannelRefused):  # this user may not look at it
+            if (info := await inspector.queue(level.queue)) is not None:
+                found[level.name] = info.messages
+    return found
 
 
 class DelayDepth(BaseModel):
@@ -133,17 +137,19 @@ async def read_delays(backend: Backend) -> list[DelayDepth]:
 async def explain_schedule_row(backend: Backend, row: ScheduleRow) -> Explanation:
     """Explain why a schedule starts no job now, or when it does."""
     facts = await gather_schedule(backend.store, await read_system(backend), row)
-    return mask_explanation(backend.masker, explain(facts))
+    return mask_explanation((await backend.learn()).every, explain(facts))
 
 
 async def explain_queue_head(
     backend: Backend, system: SystemFacts, name: str, head: QueueHead | None
 ) -> Explanation:
     """Explain what keeps agents from the jobs of a queue, or that nothing does."""
-    return mask_explanation(backend.masker, explain(await queue_subject(backend.store, system, name, head)))
+    return mask_explanation(
+        (await backend.learn()).every, explain(await queue_subject(backend.store, system, name, head))
+    )
 
 
 async def explain_agent_row(backend: Backend, row: AgentRow) -> Explanation:
     """Explain what keeps an agent from work, or that nothing does."""
     facts = AgentSubject(system=await read_system(backend, row.queues), row=row)
-    return mask_explanation(backend.masker, explain(facts))
+    return mask_explanation((await backend.learn()).every, explain(facts))

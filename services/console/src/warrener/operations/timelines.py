@@ -13,7 +13,7 @@ _EXAMINED_RUNS = 20
 
 async def read_timeline(backend: Backend, row: JobRow, zone: tzinfo | None) -> WaterfallFacts:
     """Read the facts of a job's waterfall; without a zone its times are local."""
-    store, masker = backend.store, backend.masker
+    store, masker = backend.store, (await backend.learn()).of(row.job_type)
     turns = (await store.turns_of([row.job_id])).get(row.job_id, []) if row.suspensions else []
     agents = await store.agents() if row.state is JobState.RUNNING else []
     children = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS + 1))

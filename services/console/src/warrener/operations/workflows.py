@@ -89,7 +89,7 @@ class JobCall(BaseModel):
 
 
 def calls_of(
-    row: JobRow, turns: Sequence[TurnRow], jobs: Mapping[UUID, JobRow], masker: Masker
+    row: JobRow, turns: Sequence[TurnRow], jobs: Mapping[UUID, JobRow], known: Masker
 ) -> list[JobCall]:
     """Make the calls of a workflow, in their order; none is awaited once its end is decided. `jobs`: its
     child jobs and those that undo, as far as they are read. Pure."""
@@ -107,6 +107,7 @@ def calls_of(
 
     def make(call: events.Call) -> JobCall:
         answer, child = answers.get(call.call_id), call.job_id and jobs.get(call.job_id)
+        masker = known.of(child.job_type if child else row.job_type)
         undo = jobs.get(undo_job_id(row.job_id, call.undo_key))
         error, retry = None if answer is None else mask_error(masker, answer.error), retries.get(call.call_id)
         members = None if answer is None else answer.members
@@ -186,7 +187,8 @@ async def read_journal(backend: Backend, row: JobRow) -> JobJournal:
     """Read the journal of a workflow: the calls and the answers of all its turns, as `warrener job --journal
     --json` has it."""
     turns = (await backend.store.turns_of([row.job_id])).get(row.job_id, [])
-    hide, journal, continued = backend.masker, journal_of(turns), arguments_of(turns)
+    hide = (await backend.learn()).of(row.job_type)
+    journal, continued = journal_of(turns), arguments_of(turns)
     fields: dict[str, Any] = fields_from(JobJournal, row) | {
         "arguments": hide.value(row.arguments if continued is None else continued),
         "generation": journal.generation,

@@ -10,8 +10,12 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Column, Table
+from rich.text import Span, Text
 from rich.theme import Theme
+
+from warrener_runtime.terminal import escape_controls, escape_json
 
 THEME = Theme(
     {
@@ -46,10 +50,42 @@ _MIN_WIDTH, _MIN_PROSE = 3, 10  # columns of a value that is cut, and of a text
 
 
 class PipedScreen(Console):
-    """Leaves a closed pipe to the command, which ends quietly."""
+    """Shows foreign text as text: markup is read in what is printed directly, never in a cell, and control
+    characters are escaped everywhere. Leaves a closed pipe to the command, which ends quietly."""
+
+    def __init__(self, **options: Any) -> None:
+        common: dict[str, Any] = {"theme": THEME, "highlight": False, "markup": False}
+        super().__init__(**common | options)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+    def print(self, *objects: Any, markup: bool | None = None, **options: Any) -> None:
+        shown = [
+            self.render_str(one, markup=markup is not False) if isinstance(one, str) else one
+            for one in objects
+        ]
+        super().print(*shown, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        # Before rich drops some of them.
+        return super().render_str(escape_controls(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        yield from super().render(_escaped(renderable), options)
+
+
+def _escaped(renderable: RenderableType) -> RenderableType:
+    """A text with its control characters escaped, and the styles where they were; others as they are."""
+    if not isinstance(renderable, Text) or (shown := escape_controls(plain := renderable.plain)) == plain:
+        return renderable
+    made = renderable.copy()
+    made.plain = shown
+    made.spans = [
+        Span(len(escape_controls(plain[: one.start])), len(escape_controls(plain[: one.end])), one.style)
+        for one in renderable.spans
+    ]
+    return made
 
 
 class AnswerScreen(PipedScreen):
@@ -128,14 +164,14 @@ def out() -> Console:
 
     Anything but a terminal is as wide as COLUMNS says, else wide enough to cut nothing.
     """
-    screen = AnswerScreen(theme=THEME, highlight=False)
+    screen = AnswerScreen()
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = _WIDTH_OF_FILES
     return screen
 
 
 def err() -> Console:
-    return PipedScreen(theme=THEME, highlight=False, stderr=True)
+    return PipedScreen(stderr=True)
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
@@ -171,11 +207,13 @@ def jsonable(value: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    text = json.dumps(jsonable(value), indent=2 if sys.stdout.isatty() else None, ensure_ascii=False)
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    _write_json(value, 2 if sys.stdout.isatty() else None)
 
 
 def print_json_line(value: Any) -> None:
-    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False) + "\n")
+    _write_json(value, None)
+
+
+def _write_json(value: Any, indent: int | None) -> None:
+    sys.stdout.write(escape_json(json.dumps(jsonable(value), indent=indent, ensure_ascii=False)) + "\n")
     sys.stdout.flush()

@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 from warrener.errors import UsageError
 from warrener.schedules.calendar import times_between
 from warrener_contracts.fields import Timestamp
-from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.triggers import TriggerRule
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -36,7 +35,7 @@ class BackfillTickStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackfillTick:
-    """One nominal time of the span, with the id of the job that it has or will have."""
+    """One nominal time of the span, with the id of its job: None if that is yet to be requested."""
 
     nominal_at: datetime
     status: BackfillTickStatus
@@ -77,8 +76,8 @@ def make_span(
         requested += status is BackfillTickStatus.REQUESTED
         if limit is not None and requested > limit:
             status = BackfillTickStatus.OVER_LIMIT
-        job_id = None if status is BackfillTickStatus.OVER_LIMIT else tick_job_id(schedule, nominal_at)
-        ticks.append(BackfillTick(nominal_at, status, job_id))
+        tick = known.get(nominal_at)
+        ticks.append(BackfillTick(nominal_at, status, None if tick is None else tick.job_id))
     return BackfillSpan(schedule, tuple(ticks))
 
 

@@ -58,7 +58,7 @@ class System:
         try:
             async with asyncio.timeout(_TIMEOUT):
                 if self._backend is None:
-                    self._backend = Backend(None, self.endpoints, Masker(None))
+                    self._backend = Backend(None, self.endpoints, Masker())
                     await self._backend.open_store()
                 self._store = await _read(self._backend)
         except TimeoutError:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -19,7 +20,7 @@ class DataFolder:
         self.path = path
         self._lock = path / LOCK_FILE
         self._endpoints = path / ENDPOINTS_FILE
-        self._port = path / "broker.port"
+        self._port, self._password = path / "broker.port", path / "broker.password"
 
     @property
     def broker(self) -> Path:
@@ -34,9 +35,25 @@ class DataFolder:
         return f"sqlite:///{(self.path / 'ledger.db').absolute()}"
 
     def make(self) -> None:
-        """Create the folder, ignored by git."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Create the folder, ignored by git. It is its owner's alone, with all in it."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)  # also one that is there
+        except OSError as error:
+            raise CommandError(
+                f"expected a folder {self.path} of our own, got: {error.strerror}",
+                do="choose another folder with --data",
+            ) from error
+        # SQLite gives its other files the modes of these.
+        for name in (".gitignore", LOCK_FILE, "state.db", "ledger.db", "ledger.db-claims"):
+            (self.path / name).touch(mode=0o600)
         (self.path / ".gitignore").write_text("*\n", encoding="ascii")
+
+    def broker_password(self) -> str:
+        """The password of the private broker, made at the first start."""
+        if not self._password.exists():
+            self._write(self._password, secrets.token_urlsafe(24).replace("-", "x").replace("_", "y"))
+        return self._password.read_text(encoding="ascii")
 
     @contextmanager
     def hold(self) -> Generator[None]:
@@ -61,11 +78,8 @@ class DataFolder:
 
     def announce(self, endpoints: Endpoints) -> None:
         """Write the endpoints for other commands, atomically."""
-        fresh = self._endpoints.with_suffix(".new")
-        fresh.touch(mode=0o600)  # the URLs may hold passwords
         document = {field.name: getattr(endpoints, field.name) for field in fields(Endpoints)}
-        fresh.write_text(json.dumps(document, indent=2), encoding="utf-8")
-        fresh.replace(self._endpoints)
+        self._write(self._endpoints, json.dumps(document, indent=2))
 
     def broker_port(self) -> int | None:
         """Stored port of the private broker, which an exported URL may name."""
@@ -75,4 +89,12 @@ class DataFolder:
             return None
 
     def save_broker_port(self, port: int) -> None:
-        self._port.write_text(str(port), encoding="ascii")
+        self._write(self._port, str(port))
+
+    def _write(self, file: Path, text: str) -> None:
+        """Write a file for its owner alone, atomically."""
+        fresh = file.with_name(f"{file.name}.new")
+        fresh.unlink(missing_ok=True)
+        fresh.touch(mode=0o600)
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(file)

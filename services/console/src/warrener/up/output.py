@@ -3,7 +3,6 @@ banner."""
 
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -133,16 +132,12 @@ def banner_lines(
     agents: int,
     types: Sequence[JobTypeRow],
     *,
-    private_broker: bool = False,
     console_url: str | None = None,
 ) -> list[tuple[str, str]]:
     """Endpoints and next steps, as (word, text). Pure.
 
-    A line that is there to be copied never has a masked password: the password of a private broker is known
-    to everybody, and `warrener env` prints that of any other.
+    No line has a password, for a terminal may be shared or recorded; `warrener env` prints them.
     """
-    url = endpoints.broker_url if private_broker else mask(endpoints.broker_url)
-    export = f"export WARRENER_BROKER_URL={shlex.quote(url)}" if private_broker else 'eval "$(warrener env)"'
     store = mask(endpoints.store_url)
     if store.startswith("sqlite:///"):
         store = os.path.relpath(endpoints.store_url.removeprefix("sqlite:///"))
@@ -150,14 +145,14 @@ def banner_lines(
     jobs = f"{names} and {more} more: warrener job-types" if more > 0 else names
     return [
         *([("console", console_url)] if console_url else []),
-        ("broker", f"{broker} at {url}"),
+        ("broker", f"{broker} at {mask(endpoints.broker_url)}"),
         ("store", store),
         ("agents", f"{agents}" if agents else "none: run `warrener agent MODULE` in this folder"),
         *([("jobs", jobs)] if types else []),
         ("", ""),
         ("request", example_request(types[0]) if types else "warrener request TYPE key=value --wait"),
         ("inspect", "warrener jobs --watch"),
-        ("export", export),
+        ("export", 'eval "$(warrener env)"'),
         ("stop", "Ctrl-C drains, a second one hurries"),
     ]
 

@@ -82,7 +82,9 @@ class Up:
             yield self._options.broker_url
             return
         # It keeps its port from one `up` to the next, unless it is taken.
-        node = PrivateRabbitMQ(self._folder.broker, self._folder.broker_port())
+        node = PrivateRabbitMQ(
+            self._folder.broker, self._folder.broker_port(), password=self._folder.broker_password()
+        )
         self._folder.save_broker_port(node.port)
         self._output.event(
             "starting", "starting a private RabbitMQ; this takes some seconds", source="broker"
@@ -176,14 +178,7 @@ class Up:
             reporting.cancel()
         console_url = None if self._options.console is None else self._options.console.url
         self._output.ready(
-            banner_lines(
-                endpoints,
-                self._broker_name,
-                len(agents),
-                types,
-                private_broker=self._options.broker_url is None,
-                console_url=console_url,
-            ),
+            banner_lines(endpoints, self._broker_name, len(agents), types, console_url=console_url),
             broker_url=endpoints.broker_url,
             store_url=endpoints.store_url,
             ledger_url=endpoints.ledger_url,

@@ -15,10 +15,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from warrener.context import ResolvedEndpoints
 from warrener.errors import UsageError
+from warrener.web.access.guard import OpenGuard
 from warrener.web.access.origins import network_of
 from warrener.web.access.sessions import SessionGuard, build_guard
 from warrener.web.app import create_app
 from warrener.web.console import Console
+from warrener.web.listener import is_own_connection
 from warrener.web.live.event_consumer import EventConsumer
 from warrener.web.live.hub import Hub
 from warrener.web.settings import ConsoleSettings
@@ -26,8 +28,11 @@ from warrener.web.site import installed_site
 from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.components import Group, ManagedComponent, Resource, cancel
 from warrener_runtime.lifecycle.run import Service, serve
+from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError, load
 from warrener_store import open_store
+
+_log = get_logger("console.server")
 
 NAME = "warrener-console"
 _CLOSE_TIMEOUT = 5  # seconds for open requests
@@ -61,8 +66,10 @@ async def build(listener: socket.socket, endpoints: ResolvedEndpoints, settings:
             Resource("client", _nothing, console.close),
             Resource("issuer", _nothing, _nothing if provider is None else provider.close),
             hub,
-            EventConsumer(endpoints.broker_url, namespace=endpoints.namespace, hub=hub),
-            WebServer(app, listener, hub, settings),
+            EventConsumer(
+                endpoints.broker_url, namespace=endpoints.namespace, hub=hub, declare=settings.declare
+            ),
+            WebServer(app, listener, hub, settings, own_user_only=isinstance(guard, OpenGuard)),
             name=NAME,
         ),
         ready={"store": store.ping},
@@ -76,7 +83,15 @@ async def _nothing() -> None:
 class WebServer(ManagedComponent):
     """Serves the application by uvicorn. A drain ends the streams first: they never end by themselves."""
 
-    def __init__(self, app: FastAPI, listener: socket.socket, hub: Hub, settings: ConsoleSettings) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        listener: socket.socket,
+        hub: Hub,
+        settings: ConsoleSettings,
+        *,
+        own_user_only: bool = False,
+    ) -> None:
         super().__init__("web server")
         trusted_proxies = settings.console_trusted_proxies
         limits = ConnectionLimits(
@@ -86,7 +101,9 @@ class WebServer(ManagedComponent):
         self._server = QuietServer(
             uvicorn.Config(
                 app,
-                http=type("ServedConnection", (BoundedProtocol,), {"limits": limits}),
+                http=type(
+                    "ServedConnection", (BoundedProtocol,), {"limits": limits, "own_user_only": own_user_only}
+                ),
                 limit_concurrency=2 * limits.limit,  # those that were closed count for a moment
                 log_config=None,
                 access_log=False,
@@ -144,6 +161,7 @@ class QuietServer(uvicorn.Server):
 
 _HEADERS_TIMEOUT = 10.0
 """Seconds from the first byte of a request, or the connection, to the end of its headers."""
+_REPORT_INTERVAL = 60.0  # seconds between two log lines about connections of other users
 _OTHER_FILES = 200  # of the process: static files, the store, the broker, the log
 
 
@@ -160,6 +178,7 @@ class ConnectionLimits:
         self._address_limit = min(address_limit, self.limit)
         self._shared = tuple(shared)
         self._open: dict[BoundedProtocol, str] = {}  # in the order of their beginnings
+        self._foreign, self._report_due = 0, 0.0
 
     def admit(self, connection: "BoundedProtocol", address: str) -> bool:
         """True if the connection may stay; room is made among those without a request."""
@@ -181,6 +200,17 @@ class ConnectionLimits:
 
     def forget(self, connection: "BoundedProtocol") -> None:
         self._open.pop(connection, None)
+
+    def report_foreign(self, now: float) -> None:
+        """Log connections of other users of this machine that were closed, at most once a minute."""
+        self._foreign += 1
+        if now >= self._report_due:
+            _log.warning(
+                "A connection of another user of this machine was closed: this console has no sign-in.",
+                action="console.foreign_user",
+                connections=self._foreign,
+            )
+            self._foreign, self._report_due = 0, now + _REPORT_INTERVAL
 
 
 def _close_idle(connections: Iterable["BoundedProtocol"]) -> bool:
@@ -204,6 +234,8 @@ class BoundedProtocol(H11Protocol):
     """One connection of a browser. A subclass for each server names its limits."""
 
     limits: ConnectionLimits
+    own_user_only = False
+    """True if nobody signs in: other users of this machine are kept out."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -220,7 +252,10 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        if self.limits.admit(self, self.client[0] if self.client else ""):
+        if self.own_user_only and not is_own_connection(transport.get_extra_info("socket")):
+            self.limits.report_foreign(self.loop.time())
+            transport.abort()
+        elif self.limits.admit(self, self.client[0] if self.client else ""):
             self._await_headers()
         else:
             transport.abort()

@@ -66,7 +66,7 @@ class ConsoleSettings(CommandSettings):
     console_session_timeout: PositiveDuration = timedelta(hours=12)
     """Time after which people sign in again."""
     console_login_limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Number of failed sign-ins within 5 minutes that blocks an address; three times as many block a name."""
+    """Number of failed sign-ins and wrong bearer tokens within 5 minutes that blocks an address."""
     console_secret: str | None = None
     """Secret that signs cookies, at least 32 characters; replicas of the console share it. None: that of
     the file."""

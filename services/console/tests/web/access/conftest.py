@@ -1,6 +1,6 @@
 """Consoles that people sign in to."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from warrener.web.console import Console
 from warrener.web.page import PageRequest, View, page
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Action, Site
+from warrener_store.audit.rows import AuditRecord
 
 from .provider import Provider, serving
 
@@ -112,3 +113,9 @@ async def sign_in(
     hidden = {name: field_of(form, name) for name in ("csrf_token", "next")}
     token = TOKENS[role][0] if secret is None else secret
     return await browser.post("/login", data={**hidden, "name": role, "token": token})
+
+
+async def recorded_actions(console: Console) -> Sequence[AuditRecord]:
+    """The records of the audit log that are no sign-ins."""
+    records = await console.store.audit_records(limit=1000)
+    return [record for record in records if record.action != "console.sign_in"]

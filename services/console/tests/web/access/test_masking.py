@@ -85,6 +85,8 @@ def test_documents_models_and_rows_are_masked_at_any_depth_and_stay_documents() 
         ("sent Bearer eyJhbGciOiJIUzI1NiJ9 to it", f"sent Bearer {HIDDEN} to it"),
         ("postgresql://app:pw@db/x", f"postgresql://app:{HIDDEN}@db/x"),
         ("login(user='ada', password='x')", f"login(user='ada', password='{HIDDEN}')"),
+        ("ValueError: card=4111", f"ValueError: card={HIDDEN}"),
+        ("no:card=4111 it", f"no:card={HIDDEN} it"),
         ("the password is wrong", "the password is wrong"),
         ("total=3, discard=4", "total=3, discard=4"),
         ("password=None", "password=None"),

@@ -20,7 +20,7 @@ from warrener.web.access.signing import encode_bytes
 from warrener.web.console import Console
 from warrener.web.settings import ConsoleSettings
 
-from .conftest import SITE, MakeGuard, csrf_of
+from .conftest import SITE, MakeGuard, csrf_of, recorded_actions
 from .provider import CLIENT_ID, CLIENT_SECRET, Claims, Provider, SignToken, encode_segment, key_of
 
 URL = "http://127.0.0.1:8765"
@@ -70,7 +70,7 @@ async def test_a_person_signs_in_at_the_issuer(
     headers = {"X-CSRF-Token": csrf_of(page.text)}
     done = await browser.post("/api/v1/places/berlin/operator", json={}, headers=headers)
     assert done.status_code == 200
-    (record,) = await console.store.audit_records()
+    (record,) = await recorded_actions(console)
     assert (record.actor, record.role, record.method) == ("ada@example.com", "operator", "oidc")
     assert provider.calls == ["discovery", "keys"], "expected documents of the issuer to be read once"
 

@@ -101,14 +101,14 @@ def test_failures_of_many_addresses_take_bounded_memory() -> None:
     now = [0.0]
     limiter = LoginLimiter(2, lambda: now[0])
     for number in range(30_000):
-        limiter.fail(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", f"name-{number}")
+        limiter.fail(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
     assert len(limiter._failures) == 10_000
     for _ in range(2):
-        limiter.fail("2001:db8::1", "ada")
-    assert limiter.wait("2001:db8::2", "grace") == 300, "expected a network of IPv6 to be one address"
-    assert limiter.wait("2001:db8:0:1::1", "grace") == 0
+        limiter.fail("2001:db8::1")
+    assert limiter.wait("2001:db8::2") == 300, "expected a network of IPv6 to be one address"
+    assert limiter.wait("2001:db8:0:1::1") == 0
     now[0] = 301
-    assert limiter.wait("2001:db8::2", "ada") == 0
+    assert limiter.wait("2001:db8::2") == 0
 
 
 def test_addresses_stay_within_the_console() -> None:

@@ -91,20 +91,22 @@ class LoginPages:
             await self._check_form(request, str(form.get("csrf_token") or ""))
         except AccessRefused as error:
             return await self._form(request, next_path, error.sentence, 403)
-        if wait := guard.limiter.wait(address, name):
-            minutes = ceil(wait / 60)
-            sentence = f"too many failed sign-ins; try again in {minutes} minute{'s' if minutes > 1 else ''}"
-            return await self._form(request, next_path, sentence, 429, wait)
+        if wait := guard.limiter.wait(address):
+            return await self._too_many(request, next_path, wait)
         token = guard.tokens.find(secret.strip())
         if token is None or not hmac.compare_digest(
             token.name.encode(), name.strip().encode("utf-8", "replace")
         ):
-            guard.limiter.fail(address, name)
-            who = {"name": name[:64], "address": address}
-            _log.warning("A sign-in failed.", action="console.sign_in_failed", **who)
+            guard.limiter.fail(address)
+            await guard.record_failure(request, name, "token", "name and token do not belong together")
             return await self._form(request, next_path, _WRONG, 401)
         known = SignedIn(token.name, token.role, "token", token.digest)
         return await self._welcome(request, known, next_path)
+
+    async def _too_many(self, request: Request, next_path: str, wait: float) -> Response:
+        minutes = ceil(wait / 60)
+        sentence = f"too many failed sign-ins; try again in {minutes} minute{'s' if minutes > 1 else ''}"
+        return await self._form(request, next_path, sentence, 429, wait)
 
     async def _check_form(self, request: Request, csrf_token: str) -> None:
         """Raise AccessRefused unless this browser was given the form."""
@@ -154,7 +156,7 @@ class LoginPages:
 
     async def finish_oidc(self, request: Request) -> Response:
         """Open a session for the person whom the issuer names."""
-        guard = self._guard
+        guard, address = self._guard, address_of(request)
         assert guard.provider is not None
         begun = await self._read_cookie(request, _OIDC)
         state = request.query_params.get("state", "")
@@ -162,15 +164,20 @@ class LoginPages:
             str(begun["state"]).encode(), state.encode("utf-8", "replace")
         ):
             sentence = "this sign-in was not begun by this browser within 10 minutes; sign in again"
+            # Not a failure of this address: any page of the web can send a browser here.
+            if guard.limiter.is_first(address, "callback"):
+                await guard.record_failure(request, "", "oidc", sentence)
             return await self._form(request, "/", sentence, 403)
         next_path = safe_path(str(begun["next"]))
+        if wait := guard.limiter.wait(address):
+            return await self._too_many(request, next_path, wait)
         try:
             person = await guard.provider.finish(
                 request.query_params, str(begun["nonce"]), str(begun["verifier"])
             )
         except SignInFailed as error:
-            why = {"reason": str(error), "address": address_of(request)}
-            _log.warning("A sign-in failed.", action="console.sign_in_failed", **why)
+            guard.limiter.fail(address)
+            await guard.record_failure(request, "", "oidc", str(error))
             response = await self._form(request, next_path, str(error), 403)
             response.delete_cookie(_COOKIES[_OIDC])  # a code and its state are good for one try
             return response

@@ -87,16 +87,21 @@ class OpenIdProvider:
 
     async def finish(self, query: Mapping[str, str], nonce: str, verifier: str) -> SignedIn:
         """End a sign-in whose state was compared: trade the code for an id token, and check the token."""
+        metadata = await self._discover()
+        is_named = metadata.get("authorization_response_iss_parameter_supported") is True  # RFC 9207
+        if query.get("iss", None if is_named else self.issuer) != self.issuer:
+            who = "another issuer" if "iss" in query else "no issuer (iss)"
+            raise SignInFailed(f"expected an answer of {self.issuer}, got one of {who}")
         if "error" in query:
             reason = query.get("error_description") or query["error"]
             raise SignInFailed(f"the issuer refused the sign-in: {reason[:300]}")
-        if query.get("iss", self.issuer) != self.issuer:
-            raise SignInFailed(f"expected an answer of {self.issuer}, got one of another issuer")
         code = query.get("code")
         if not code:
             raise SignInFailed("expected a code from the issuer, got none; sign in again")
         claims = await self._read_id_token(await self._trade(code, verifier))
         self._check_claims(claims, nonce)
+        if not _is_email_verified(claims, metadata):
+            claims = {name: value for name, value in claims.items() if name != "email"}
         return self._person(claims)
 
     async def _discover(self) -> dict[str, Any]:
@@ -214,8 +219,7 @@ class OpenIdProvider:
     def _person(self, claims: Mapping[str, Any]) -> SignedIn:
         settings, subject = self._settings, str(claims["sub"])
         name = claims.get(settings.console_oidc_name_claim)
-        is_doubtful = settings.console_oidc_name_claim == "email" and claims.get("email_verified") is False
-        if not isinstance(name, str) or not name or is_doubtful:
+        if not isinstance(name, str) or not name:
             name = subject
         found = values_of_claim(claims, settings.console_oidc_role_claim)
         known = settings.console_oidc_roles
@@ -230,6 +234,14 @@ class OpenIdProvider:
             )
         role, credential = max(roles, key=list(Role).index), f"{self.issuer}#{subject.replace('#', '%23')}"
         return SignedIn(name[:200], role, "oidc", credential)
+
+
+def _is_email_verified(claims: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """True if the issuer vouches for the email, or never says so of any: else anybody could enter one."""
+    supported: Any = metadata.get("claims_supported")
+    announced = isinstance(supported, list) and "email_verified" in supported
+    verified = claims.get("email_verified", not announced)
+    return verified is True or verified == "true"
 
 
 def _is_public_signature_key(key: Any) -> bool:

@@ -8,16 +8,26 @@ from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
+from math import ceil
 from secrets import token_urlsafe
 from time import monotonic
 from urllib.parse import quote
+from uuid import uuid4
 
+import structlog
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from warrener.errors import UsageError
 from warrener.operations.roles import Principal, Role
-from warrener.web.access.guard import AccessRefused, Guard, OpenGuard, check_csrf_token, check_origin
+from warrener.web.access.guard import (
+    AccessRefused,
+    Guard,
+    OpenGuard,
+    address_of,
+    check_csrf_token,
+    check_origin,
+)
 from warrener.web.access.middleware import ProblemResponse
 from warrener.web.access.oidc import OpenIdProvider, SignedIn
 from warrener.web.access.origins import network_of, safe_path
@@ -25,46 +35,61 @@ from warrener.web.access.signing import Signer, read_secret
 from warrener.web.access.tokens import TokenList
 from warrener.web.console import Console
 from warrener.web.settings import HOW_TO_SIGN_IN, check_access
+from warrener_runtime.terminal import escape_controls
+from warrener_store.audit.rows import AuditOutcome, AuditRecord
 from warrener_store.sessions.rows import SessionRow
+
+_log = structlog.stdlib.get_logger(__name__)
 
 _SESSION = "session"
 _WINDOW = 300.0  # seconds after which a failed sign-in no longer counts
-_NAME_FACTOR = 3  # a name is shared by addresses: another person must not lock it out as soon
-_MAX_KEYS = 10_000
+_MAX_KEYS, _MAX_RECORDED = 10_000, 100
 _MAX_COOKIE = 200  # characters
 
 
 class LoginLimiter:
-    """Counts failed sign-ins: `limit` of them within the window block an address, three times as many a name.
+    """Counts failed sign-ins and wrong bearer tokens: `limit` of them within the window block an address.
 
-    Memory is bounded: of more than 10,000 addresses and names the one that failed the longest ago is
-    forgotten.
+    No number of them blocks a name, or anybody could lock others out. Memory is bounded: of more than 10,000
+    keys the oldest is forgotten.
     """
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
         self._limit, self._clock = limit, clock
         self._failures: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
 
-    def wait(self, address: str, name: str) -> float:
-        """Seconds for which this address or name is blocked; 0: it may try."""
-        failures = ((self._failures.get(key, []), limit) for key, limit in self._keys(address, name))
-        over = [moments[-limit] + _WINDOW for moments, limit in failures if len(moments) >= limit]
-        return max(0.0, max(over, default=0.0) - self._clock())
+    def wait(self, address: str) -> float:
+        """Seconds for which this address is blocked; 0: it may try."""
+        moments = self._recent(("address", network_of(address)))
+        return moments[-self._limit] + _WINDOW - self._clock() if len(moments) >= self._limit else 0.0
 
-    def fail(self, address: str, name: str) -> None:
-        now = self._clock()
-        for key, limit in self._keys(address, name):
-            recent = [moment for moment in self._failures.get(key, []) if moment > now - _WINDOW]
-            self._failures[key] = [*recent, now][-limit:]
-            self._failures.move_to_end(key)
+    def fail(self, address: str, guess: str = "") -> bool:
+        """Count a failure. False if it is a repeat: a program with an old token guesses but once."""
+        network = network_of(address)
+        if guess and not self._count(("guess", f"{network} {guess}")):
+            return False
+        self._count(("address", network), self._limit)
+        return True
+
+    def is_first(self, address: str, kind: str) -> bool:
+        """True for the first of its kind from an address within a window; it counts as no failure."""
+        return self._count((kind, network_of(address)))
+
+    def may_record(self) -> bool:
+        """True for the first hundred failures of a window: the audit log is no place to fill a disk."""
+        return self._count(("all", ""), _MAX_RECORDED)
+
+    def _recent(self, key: tuple[str, str]) -> list[float]:
+        return [moment for moment in self._failures.get(key, []) if moment > self._clock() - _WINDOW]
+
+    def _count(self, key: tuple[str, str], limit: int = 1) -> bool:
+        """Count it under a key; False if the key had `limit` already."""
+        recent = self._recent(key)
+        self._failures[key] = [*recent, self._clock()][-limit:]
+        self._failures.move_to_end(key)
         while len(self._failures) > _MAX_KEYS:
             self._failures.popitem(last=False)
-
-    def _keys(self, address: str, name: str) -> list[tuple[tuple[str, str], int]]:
-        return [
-            (("address", network_of(address)), self._limit),
-            (("name", name[:64].casefold()), self._limit * _NAME_FACTOR),
-        ]
+        return len(recent) < limit
 
 
 class SessionGuard:
@@ -81,7 +106,7 @@ class SessionGuard:
     async def identify(self, request: Request) -> Principal:
         header = request.headers.get("authorization")
         if header is not None:
-            return self._identify_program(request, header)
+            return await self._identify_program(request, header)
         session_id = self._session_id(request)
         row = None if session_id is None else await self.console.store.session(_key(session_id))
         principal = None if row is None else self._principal_of(row, await self.console.now())
@@ -90,14 +115,54 @@ class SessionGuard:
         request.state.session_id = session_id
         return principal
 
-    def _identify_program(self, request: Request, header: str) -> Principal:
+    async def _identify_program(self, request: Request, header: str) -> Principal:
         scheme, _, secret = header.partition(" ")
         token = self.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
         if token is None:
-            sentence = "expected `Authorization: Bearer` with a token of this console, got another"
-            raise AccessRefused(sentence, 401, _challenge())
+            raise await self._refuse_program(request, header)
         request.state.session_id = None
         return Principal(token.name, token.role, "token")
+
+    async def _refuse_program(self, request: Request, header: str) -> AccessRefused:
+        """Count a wrong token. Right ones are never limited, or any neighbour could lock programs out."""
+        address = address_of(request)
+        if wait := self.limiter.wait(address):
+            sentence = f"expected fewer wrong tokens of {address}, got {self.settings.console_login_limit}"
+            headers = {"Retry-After": str(ceil(wait))}
+            answer = ProblemResponse(429, sentence, f"try again in {ceil(wait)} seconds", headers)
+            return AccessRefused(sentence, 429, answer)
+        if self.limiter.fail(address, guess=_key(header)):
+            await self.record_failure(request, "", "token", "a wrong bearer token")
+        sentence = "expected `Authorization: Bearer` with a token of this console, got another"
+        return AccessRefused(sentence, 401, _challenge())
+
+    async def record_failure(self, request: Request, name: str, method: str, reason: str) -> None:
+        """Log a failed sign-in, and record it in the audit log."""
+        who = {"name": escape_controls(name[:64]), "address": address_of(request), "method": method}
+        _log.warning("A sign-in failed.", action="console.sign_in_failed", **who, reason=reason)
+        if self.limiter.may_record():
+            await self._record(request, (who["name"], "", method), AuditOutcome.REFUSED, reason)
+
+    async def _record(
+        self, request: Request, who: tuple[str, str, str], outcome: AuditOutcome, sentence: str
+    ) -> None:
+        (actor, role, method), now = who, await self.console.now()
+        await self.console.store.record_action(
+            AuditRecord(
+                record_id=uuid4(),
+                recorded_at=now,
+                actor=actor,
+                role=role,
+                method=method,
+                address=address_of(request),
+                action="console.sign_in",
+                subject="",
+                reason="",
+                outcome=outcome,
+                sentence=escape_controls(sentence[:1000]),
+                completed_at=now,
+            )
+        )
 
     def _session_id(self, request: Request) -> str | None:
         cookie = request.cookies.get(self.cookie_name(request), "")
@@ -155,6 +220,9 @@ class SessionGuard:
         """Begin a session under a new id, and end the one that the browser had."""
         if (before := self._session_id(request)) is not None:
             await self.console.store.end_session(_key(before))
+        sentence = "signed in" if known.method == "token" else f"signed in by {known.credential}"
+        who = (known.name, known.role.value, known.method)
+        await self._record(request, who, AuditOutcome.ACCEPTED, sentence)
         session_id, now = token_urlsafe(32), await self.console.now()
         timeout = self.settings.console_session_timeout
         await self.console.store.open_session(
@@ -202,7 +270,7 @@ def build_guard(console: Console) -> Guard:
 
 
 def _key(session_id: str) -> str:
-    return sha256(session_id.encode()).hexdigest()
+    return sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _challenge(sentence: str = "expected a token of this console, got another") -> Response:

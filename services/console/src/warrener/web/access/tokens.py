@@ -22,7 +22,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _PREFIX = "wrc_"  # the beginning of each token, by which scanners for leaked secrets find it
 _NAME = re.compile(r"[\w.@+\-]{1,64}", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{64}")
-_MAX_TOKEN = 256  # characters
+_MIN_TOKEN, _MAX_TOKEN = 20, 256  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +148,20 @@ class TokenList:
         return self._given + self._of_file
 
     def find(self, secret: str) -> AccessToken | None:
-        """The token of this secret. Compares with each, so that the time says nothing."""
+        """The token of this secret; a short one is refused. Compares with each, so that the time says
+        nothing."""
         digest = _hash(secret) if len(secret) <= _MAX_TOKEN else ""
         found = None
         for token in self.tokens():
             if hmac.compare_digest(token.digest, digest):
                 found = token
+        if found is not None and len(secret) < _MIN_TOKEN:
+            _log.warning(
+                f"A token is refused: expected at least {_MIN_TOKEN} characters.",
+                action="console.short_token",
+                name=found.name,
+            )
+            return None
         return found
 
     def by_digest(self, digest: str) -> AccessToken | None:

@@ -8,13 +8,14 @@ service is missing. Without open pages it is not connected at all.
 import asyncio
 from collections.abc import Collection
 from contextvars import copy_context
+from functools import partial
 from time import monotonic
 from uuid import uuid4
 
 from warrener.web.live.hub import Hub
-from warrener_contracts.topology import EVENTS, EXCHANGES, Binding, Queue, Topology
+from warrener_contracts.topology import EVENTS, EXCHANGES, PUBLIC_EVENTS, Binding, Queue, Topology
 from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
-from warrener_runtime.bus import Bus, Subscription, open_bus
+from warrener_runtime.bus import Bus, DeclareMode, Subscription, open_bus
 from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle.components import ManagedComponent, cancel
 from warrener_runtime.logs import get_logger
@@ -26,9 +27,6 @@ _MAX_QUEUE_LENGTH = 2000  # messages
 _LOOK_INTERVAL = 0.5  # seconds
 _INTERRUPTED_AFTER = 2.0  # seconds without a consumer
 _IDLE_AFTER = 60.0  # seconds without an open page
-
-PATTERNS = ("job.#", "schedule.#", "breaker.#", "agent.#", "service.#")
-"""Keys of the events that change a page. Replies to single requesters are not among them."""
 
 _JOB = "job:"
 _TOPICS = {
@@ -42,9 +40,12 @@ _OF_STATE = {"dead": ("dead-letters", "incidents"), "rejected": ("parked",)}
 class EventConsumer(ManagedComponent):
     """Consumes events while pages are open. Started means that it tries: no broker is needed to start."""
 
-    def __init__(self, url: str, *, namespace: str, hub: Hub) -> None:
+    def __init__(self, url: str, *, namespace: str, hub: Hub, declare: DeclareMode = "if-missing") -> None:
         super().__init__("events for open pages")
-        self._url, self._namespace, self._hub = url, namespace, hub
+        self._hub = hub
+        self._open_bus = partial(
+            open_bus, url, name="warrener-console", namespace=namespace, connections=1, declare=declare
+        )
         self._task: asyncio.Task[None] | None = None
         self._events: Subscription | None = None
         self._backoff = ExponentialBackoff(ceiling=5.0)
@@ -67,7 +68,7 @@ class EventConsumer(ManagedComponent):
     async def _run(self) -> None:
         while True:
             await self._hub.has_viewers.wait()
-            bus = open_bus(self._url, name="warrener-console", namespace=self._namespace, connections=1)
+            bus = self._open_bus()
             receiving = asyncio.create_task(self._receive(bus), name="receive events")
             try:
                 await self._watch(receiving)
@@ -87,7 +88,7 @@ class EventConsumer(ManagedComponent):
         await bus.start()
         queue = Queue(
             f"warrener.console.{uuid4()}",
-            tuple(Binding(EVENTS, pattern) for pattern in PATTERNS),
+            tuple(Binding(EVENTS, pattern) for pattern in PUBLIC_EVENTS),
             {"x-max-length": _MAX_QUEUE_LENGTH, "x-overflow": "drop-head"},
             exclusive=True,
         )

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 from warrener.operations import dead_letters
 from warrener.operations.redrives import Redrive, RedrivesQuery, list_redrives, read_redrive
+from warrener.options import report_invalid_fields
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.small import Segment, draw_segments, draw_sparkline
@@ -31,9 +32,9 @@ def progress_of(redrive: Redrive) -> tuple[list[Segment], Picture]:
 async def show_dead_letters(request: PageRequest) -> View:
     """Show the causes of open dead letters."""
     job_type = request.query.get("type", "").strip()
-    causes = (
-        await dead_letters.list_causes(request.console, dead_letters.CausesQuery(job_type=job_type))
-    ).causes
+    with report_invalid_fields():
+        query = dead_letters.CausesQuery(job_type=job_type)
+    causes = (await dead_letters.list_causes(request.console, query)).causes
     context = {
         "causes": [(cause, _sparkline(cause, index)) for index, cause in enumerate(causes)],
         "redrives": (await list_redrives(request.console, RedrivesQuery(limit=8))).redrives,

@@ -65,7 +65,8 @@ async def show_job_request(request: PageRequest) -> View:
     types = await console.store.job_types()
     chosen = types.get(name)
     is_again = source is not None and source.job_type == name
-    values: dict[str, Any] = console.masker.value(source.arguments) if source and is_again else {}
+    masker = (await console.learn()).of(name)
+    values: dict[str, Any] = masker.value(source.arguments) if source and is_again else {}
     fields: list[ArgumentField] = [] if chosen is None else fields_of(chosen.arguments_schema, values)
     filled = values or dict.fromkeys([one.name for one in fields])
     context: dict[str, Any] = {

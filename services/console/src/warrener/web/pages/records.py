@@ -37,7 +37,7 @@ async def show_parked(request: PageRequest) -> View:
 async def show_parked_message(request: PageRequest) -> View:
     """Show one parked message: reason, headers and body."""
     found = await read_parked(request.console, request.path["parked_id"])
-    text, is_json = _lay_out(found, request.console.masker)
+    text, is_json = _lay_out(found, (await request.console.learn()).every)
     context = {"message": found, "body": text[:_MAX_BODY], "is_json": is_json}
     return View("Parked message", context | {"shows_all": len(text) <= _MAX_BODY})
 

@@ -159,7 +159,8 @@ async def show_schedule_form(request: PageRequest) -> View:
     is_filled = "rule" in request.query
     form = request.read(ScheduleForm)
     if not is_filled and row is not None:
-        arguments = request.console.masker.value(row.definition.arguments)
+        masker = (await request.console.learn()).of(row.definition.job_type)
+        arguments = masker.value(row.definition.arguments)
         form = fill_form(row.definition.model_copy(update={"arguments": arguments}))
     if name is not None:
         form = form.model_copy(update={"name": name})
