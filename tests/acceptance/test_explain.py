@@ -90,6 +90,7 @@ def node(server_folders: Callable[[str], Path]) -> Iterator[PrivateRabbitMQ]:
 def ward(node: PrivateRabbitMQ, new_warren: NewWarren) -> Ward:
     warren = new_warren(node.add_vhost(f"v-{uuid4().hex[:12]}"))
     (warren.folder / "explained.py").write_text(HANDLERS)
+    warren.environment = {"WARRENER_SCHEDULER_QUEUES": "nobody"}  # they have asked for it
     warren.start_all("explained")
     until(lambda: agents_of(warren) and job_types_of(warren), "the agent's heartbeat and its job types")
     return Ward(warren, node)

@@ -36,7 +36,7 @@ def test_the_first_hour_as_printed(tmp_path: Path) -> None:
     commands = iter(blocks(PAGE, "sh"))
     starts = next(block for block in commands if "warrener up" in block)
     with terminal(folder, starts.splitlines()[-1]) as shown:
-        export = "export WARRENER_BROKER_URL=amqp://guest:guest@127.0.0.1:"
+        export = 'eval "$(warrener env)"'
         until(lambda: export in shown.read_text(), "the lines below the first one of the banner")
         answers = run(folder, next(commands))
         assert "Hello, World!" in answers

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -63,6 +63,11 @@ def schedule(warren: Warren, name: str) -> ScheduleRow | None:
     return look(warren, lambda store: store.schedules([name])).get(name)
 
 
+def installation_secret(warren: Warren) -> str:
+    """That of the installation; the first to ask makes it."""
+    return look(warren, lambda store: store.installation_secret(uuid4(), "none was made"))
+
+
 # -- each tick -----------------------------------------------------------------------------------------------
 
 
@@ -79,7 +84,8 @@ def put_all(warren: Warren, at: datetime) -> set[UUID]:
     """Put schedules that are all due at one moment; return the ids of their jobs."""
     names = [f"burst.{number}" for number in range(SCHEDULES)]
     put(warren, *(SchedulePutData(name=name, rule=OnceRule(at=at), job_type="many") for name in names))
-    return {tick_job_id(name, at) for name in names}
+    secret = installation_secret(warren)
+    return {tick_job_id(name, at, secret) for name in names}
 
 
 @pytest.mark.timeout(300)
@@ -191,7 +197,8 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     run_command(begun, *words, "--reason", "the files were mended")
     ticks = look(begun, lambda store: store.ticks_of("torn", None, begin=times[-1], end=times[0]))
     assert [tick.request for tick in ticks] == [None] * 60, "said again, it looks on until all is asked for"
-    expected = Counter({tick_job_id("torn", moment): 1 for moment in times})
+    secret = installation_secret(begun)
+    expected = Counter({tick_job_id("torn", moment, secret): 1 for moment in times})
     until(lambda: Counter(jobs_of(begun, "torn")) == expected, "each tick's job, once")
     again = run_json(begun, *words)
     assert Counter(tick["status"] for tick in again["details"]["ticks"]) == {"has_job": 60}

@@ -21,7 +21,7 @@ from tests.servers.kinds import PostgresServer
 from tests.store_access import opened_store
 
 from warrener_client import SyncClient
-from warrener_supervisor.decisions.outcomes import JOB_TYPE
+from warrener_store.jobs.rules import CANCEL_MARK
 
 PREVIOUS = os.environ.get("WARRENER_TEST_PREVIOUS", "")
 """The Python of an environment with the previous release, as infra/setup/previous-release prints it."""
@@ -165,7 +165,7 @@ async def check_store(url: str, requested: Counter[str]) -> None:
     async with opened_store(url) as store:
         for row in await store.count_jobs():
             # A cancel that overtakes its request makes the job, whose type it does not know.
-            kind = "upgrade.endless" if row.job_type == JOB_TYPE else row.job_type
+            kind = "upgrade.endless" if row.job_type == CANCEL_MARK else row.job_type
             ends[kind, row.state.value] += row.jobs
         parked = await store.parked()
     assert +ends == {(kind, EXPECTED[kind]): jobs for kind, jobs in requested.items()}

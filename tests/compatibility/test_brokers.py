@@ -49,7 +49,7 @@ async def test_everything_can_be_declared_again_by_another(bus: Bus, vhost_url: 
 async def test_a_drift_of_one_argument_is_noticed(bus: Bus) -> None:
     other = replace(ETL, arguments={**ETL.arguments, "x-dead-letter-routing-key": "elsewhere"})
     with pytest.raises(TopologyMismatch, match=r"warrener\.queue\.etl"):
-        await bus.declare(topology.TOPOLOGY.with_queues([other]))
+        await bus.declare(topology.TOPOLOGY.with_queues([other]), verify=True)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ async def test_a_namespace_that_belongs_to_another_store_is_refused_with_its_id(
     claim = partial(claim_namespace, refused=TopologyMismatch, namespace="warrener")
     ours, mine, other = MemoryStore(), uuid4(), uuid4()
     for _ in range(2):
-        await claim(ours, bus.declare, candidate=mine)
+        await claim(ours, bus.claim, candidate=mine)
     refusal = rf"{other.hex}, got installation {mine.hex[:4]}"
     async with opened_bus(vhost_url) as stranger:
         with pytest.raises(ForeignBroker, match=refusal):
-            await claim(MemoryStore(), stranger.declare, candidate=other)
+            await claim(MemoryStore(), stranger.claim, candidate=other)

@@ -10,7 +10,7 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue
-from warrener_runtime.bus import Bus, Delivery, QueueStats, Subscription, open_bus
+from warrener_runtime.bus import Bus, DeclareMode, Delivery, QueueStats, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
@@ -50,9 +50,16 @@ class MemoryRig:
         self._closing = closing
         self._broker = MemoryBroker(SystemClock())
 
-    async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
+    async def bus(
+        self,
+        name: str = "tested",
+        namespace: str = DEFAULT_NAMESPACE,
+        declare: DeclareMode = "if-missing",
+        user_id: str | None = None,
+    ) -> Bus:
         assert namespace == DEFAULT_NAMESPACE, "a broker in memory has one system"
-        return await _started(MemoryBus(self._broker, name=name), self._closing)
+        one = MemoryBus(self._broker, name=name, declare=declare, user_id=user_id)
+        return await _started(one, self._closing)
 
     async def drop_connections(self) -> None:
         self._broker.drop_connections()
@@ -70,8 +77,14 @@ class RabbitRig:
         self._node = node
         self._url = url
 
-    async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
-        one = open_bus(self._url, name=name, namespace=namespace)
+    async def bus(
+        self,
+        name: str = "tested",
+        namespace: str = DEFAULT_NAMESPACE,
+        declare: DeclareMode = "if-missing",
+        user_id: str | None = None,
+    ) -> Bus:
+        one = open_bus(self._url, name=name, namespace=namespace, declare=declare, user_id=user_id)
         return await _started(one, self._closing)
 
     async def drop_connections(self) -> None:

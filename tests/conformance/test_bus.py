@@ -32,6 +32,7 @@ from tests.conformance.bus_rigs import (
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus import Bus, PublishResult, Subscription, TopologyMismatch, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.port import DeclarationForbidden
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import UnroutableMessages, publish_all
 
@@ -54,6 +55,15 @@ class TestPublishing:
         large = [make_message(str(n))._replace(body=body) for n, body in enumerate(bodies)]
         assert set(await bus.publish(large)) == {PublishResult.CONFIRMED}
         assert [one.body for one in await receive(subscription, 3)] == bodies
+
+    async def test_a_message_names_the_user_of_its_bus_or_none(self, rig: Rig, bus: Bus) -> None:
+        subscription = await bus.subscribe("jobs", prefetch=10)
+        named = await rig.bus("named", user_id="guest")
+        plain = make_message("two")._replace(headers={})
+        for sender in (bus, named):
+            assert set(await sender.publish([make_message("one"), plain])) == {PublishResult.CONFIRMED}
+        received = await receive(subscription, 4)
+        assert [one.user_id for one in received] == [None, None, "guest", "guest"]
 
     async def test_statuses_come_in_the_order_of_the_messages(self, bus: Bus) -> None:
         results = await bus.publish(
@@ -191,20 +201,42 @@ class TestRouting:
     async def test_declaring_twice_is_one_and_another_kind_is_a_mismatch(self, bus: Bus) -> None:
         await bus.declare(Topology(EXCHANGES, (JOBS,)))
 
+        other = Topology((), (Queue("jobs", (), {**WORK, "x-max-length": 3}),))
         with pytest.raises(TopologyMismatch, match="jobs"):
-            await bus.declare(Topology((), (Queue("jobs", (), {**WORK, "x-max-length": 3}),)))
+            await bus.declare(other, verify=True)
+        fanout = Exchange("ask", kind="fanout")
         with pytest.raises(TopologyMismatch, match="ask"):
-            await bus.declare(Topology((Exchange("ask", kind="fanout"),), ()))
+            await bus.declare(Topology((fanout,), ()), verify=True)
+        with pytest.raises(TopologyMismatch, match="ask"):
+            await bus.claim(fanout)
+        await bus.declare(other)  # looks, and leaves what is there
         assert await bus.publish([make_message("still there")]) == [PublishResult.CONFIRMED]
+
+    async def test_a_bus_that_may_not_declare_uses_what_is_there_and_names_what_is_not(
+        self, rig: Rig, bus: Bus
+    ) -> None:
+        await bus.declare(Topology(EXCHANGES, (JOBS,)))
+        careful = await rig.bus("careful", declare="never")
+        await careful.declare(
+            Topology(EXCHANGES, (JOBS, Queue("own", (Binding("ask", "own"),), {}, exclusive=True)))
+        )
+        await careful.publish([make_message("seen")])
+        assert names(await receive(await careful.subscribe("jobs", prefetch=10), 1)) == ["seen"]
+        absent = Topology((Exchange("absent"),), (Queue("absent", (), WORK),))
+        for verify in (False, True):
+            with pytest.raises(DeclarationForbidden, match="absent"):
+                await careful.declare(absent, verify=verify)
+        assert await bus.publish([make_message("a", exchange="absent")]) == [PublishResult.UNROUTABLE]
 
     async def test_a_queue_of_another_version_with_another_delivery_limit_is_used_as_it_is(
         self, bus: Bus
     ) -> None:
         await bus.declare(Topology(EXCHANGES, (JOBS,)))
         later = Queue("jobs", (Binding("ask", "#"),), {**WORK, "x-delivery-limit": 3})
-        await bus.declare(Topology((), (later,)))
+        await bus.declare(Topology((), (later,)), verify=True)
+        other = Queue("jobs", (), {**later.arguments, "x-max-length": 3})
         with pytest.raises(TopologyMismatch, match="jobs"):
-            await bus.declare(Topology((), (Queue("jobs", (), {**later.arguments, "x-max-length": 3}),)))
+            await bus.declare(Topology((), (other,)), verify=True)
         subscription = await bus.subscribe("jobs", prefetch=10)
         await bus.publish([make_message("first")])
         assert names(await receive(subscription, 1)) == ["first"]

@@ -21,7 +21,6 @@ import pytest
 from pydantic import TypeAdapter
 from tests.conventions.sources import PACKAGES, modules, tree
 
-from warrener.command.job_logs import escape_controls
 from warrener.operations.masking import Masker
 from warrener_agent.ledger.statements import number_parameters
 from warrener_amqp.address import parse_address
@@ -34,6 +33,7 @@ from warrener_contracts.postgres_address import parse_url
 from warrener_contracts.templates import TemplateNames, find_mistakes, render
 from warrener_runtime.log_output import hide_secrets
 from warrener_runtime.secrets import mask
+from warrener_runtime.terminal import escape_controls
 from warrener_store.jobs.job_search import id_part
 from warrener_supervisor.decisions.cause import fingerprint
 

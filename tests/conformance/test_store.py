@@ -15,7 +15,8 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, JsonObject
 from warrener_contracts.policy import Backoff, JobPolicy, RetryRule
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore, StoreRefused
-from warrener_store.jobs.rows import AttemptOutcome, JobFilter, JobRow, Save
+from warrener_store.encoding import escape
+from warrener_store.jobs.rows import AttemptOutcome, Inserted, JobFilter, JobRow, Save
 from warrener_store.jobs.views import CancelledTree, CheckpointRow, ChildJob
 
 
@@ -129,6 +130,38 @@ class TestOddContent:
         keys = ["a\x00", "a\x1a0000", "a\\u0000", "a"]
         answers = await store.insert_jobs([queued_job(idempotency_key=key) for key in keys])
         assert all(answer.new for answer in answers)
+
+    async def test_a_key_belongs_to_its_source_and_job_type(self, store: StateStore) -> None:
+        ours = queued_job(source="shop", job_type="pay", idempotency_key="k")
+        others = [
+            queued_job(source="guest", job_type="pay", idempotency_key="k"),
+            queued_job(source="shop", job_type="mail", idempotency_key="k"),
+            queued_job(source="shop", job_type="pay", idempotency_key="K"),
+        ]
+        assert all(answer.new for answer in await store.insert_jobs([ours, *others]))
+        again = replace(ours, job_id=uuid4())
+        assert await store.insert_jobs([again]) == [Inserted(ours, new=False)]
+        assert [row.idempotency_key for row in (await store.jobs_by_id([ours.job_id])).values()] == ["k"]
+
+    @pytest.mark.parametrize("key", ["k", "a\x1a:b", "a\x00"])
+    async def test_a_key_that_an_earlier_version_stored_without_a_scope_stands_for_its_job(
+        self, store: StateStore, monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        old = queued_job(source="shop", job_type="pay", idempotency_key=key)
+        with monkeypatch.context() as earlier:
+            earlier.setattr(JobRow, "stored_key", property(lambda row: escape(row.idempotency_key)))
+            await store.insert_jobs([old])
+        again = replace(old, job_id=uuid4())
+        guest = replace(again, job_id=uuid4(), source="guest")
+        answers = await store.insert_jobs([again, queued_job(), guest])
+        assert [(answer.row.job_id, answer.new) for answer in answers[::2]] == [
+            (old.job_id, False),
+            (guest.job_id, True),
+        ]
+        assert {row.job_id for row in await store.find_jobs(key, 5)} == {old.job_id, guest.job_id}
+        await store.save_jobs([succeeded(old)])
+        (freed,) = await store.insert_jobs([again], without_keys=[old.job_id])
+        assert freed.new
 
     @pytest.mark.parametrize(
         "arguments",

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from tests.store_rows import (
     NOON,
     after,
@@ -44,10 +45,48 @@ class TestJobTypes:
 
     async def test_a_newer_announcement_replaces_and_an_older_one_does_not(self, store: StateStore) -> None:
         seen = LOAD, replace(LOAD, queue="new", announced_at=after(1)), replace(LOAD, announced_at=after(-1))
-        alone = [replace(each, name="one.by.one") for each in seen]
-        for batch in (seen, *([each] for each in alone)):
-            await store.put_job_types(batch)
-        assert await store.job_types() == {LOAD.name: seen[1], "one.by.one": alone[1]}
+        for one in seen:
+            await store.put_job_types([one])
+        assert await store.job_types() == {LOAD.name: seen[1]}
+
+    async def test_of_one_user_the_agent_that_started_last_counts_and_not_the_last_to_speak(
+        self, store: StateStore
+    ) -> None:
+        newer = replace(LOAD, broker_user="loader", started_at=after(9), queue="new")
+        older = replace(newer, started_at=after(1), announced_at=after(20), queue="old")
+        silent = replace(newer, started_at=None, announced_at=after(30), queue="previous release")
+        for one in (newer, older, newer):
+            await store.put_job_types([one])
+            assert await store.job_types() == {LOAD.name: newer}
+        await store.put_job_types([silent])
+        assert await store.job_types() == {LOAD.name: silent}, "where one does not say, the last to speak"
+
+    @pytest.mark.parametrize("user", ["stranger", None])
+    async def test_a_job_type_belongs_to_its_user_while_one_of_its_agents_lives(
+        self, store: StateStore, user: str | None
+    ) -> None:
+        owned = replace(LOAD, broker_user="loader", started_at=after(1))
+        foreign = replace(
+            LOAD, broker_user=user, started_at=after(90), announced_at=after(90), arguments_schema={"not": {}}
+        )
+        await store.put_agents([replace(AGENT, broker_user="loader", last_seen_at=after(60))])
+        await store.put_job_types([replace(LOAD, announced_at=after(-1))])
+        for one in (owned, foreign):
+            await store.put_job_types([one], after(60))
+        assert await store.job_types() == {LOAD.name: owned}, "it had no user, and has one now"
+        await asyncio.gather(*(store.put_job_types([foreign], after(60)) for _ in range(3)))
+        assert await store.job_types() == {LOAD.name: owned}
+        await store.put_job_types([foreign], after(61))
+        assert await store.job_types() == {LOAD.name: foreign}, "no agent of its user lives"
+
+    async def test_a_job_type_belongs_to_its_user_before_the_first_heartbeat(self, store: StateStore) -> None:
+        owned = replace(LOAD, broker_user="loader", announced_at=after(50))
+        foreign = replace(LOAD, broker_user="stranger", announced_at=after(60), queue="theirs")
+        await store.put_job_types([owned])
+        await store.put_job_types([foreign], after(45))
+        assert await store.job_types() == {LOAD.name: owned}
+        await store.put_job_types([foreign], after(51))
+        assert await store.job_types() == {LOAD.name: foreign}
 
 
 class TestAgents:

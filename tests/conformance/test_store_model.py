@@ -35,7 +35,7 @@ class JobModel:
 
     def __init__(self) -> None:
         self._jobs: dict[UUID, JobRow] = {}
-        self._by_key: dict[str, UUID] = {}
+        self._by_key: dict[tuple[str, str, str | None], UUID] = {}
         self._live: set[UUID] = set()  # jobs that are not over
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
         self._attempts: dict[tuple[UUID, int], AttemptRow] = {}
@@ -46,15 +46,16 @@ class JobModel:
 
     def _insert(self, row: JobRow) -> Inserted:
         held = self._jobs.get(row.job_id)
-        if held is None and row.idempotency_key is not None and row.idempotency_key in self._by_key:
-            held = self._jobs[self._by_key[row.idempotency_key]]
+        key = row.source, row.job_type, row.idempotency_key
+        if held is None and key in self._by_key:
+            held = self._jobs[self._by_key[key]]
         if held is not None:
             return Inserted(held, new=False)
         self._jobs[row.job_id] = row = _own(row)
         if not row.state.terminal:
             self._live.add(row.job_id)
         if row.idempotency_key is not None:
-            self._by_key[row.idempotency_key] = row.job_id
+            self._by_key[key] = row.job_id
         if row.deadline_at is not None and not row.state.terminal:
             self._deadlines[row.job_id] = row.deadline_at
         return Inserted(row, new=True)

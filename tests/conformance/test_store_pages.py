@@ -81,6 +81,9 @@ async def test_an_old_job_is_found_by_its_id_the_id_of_its_request_or_its_key(st
     await store.insert_jobs([*keyed, alike])
     for row, key in zip(keyed, keys, strict=True):
         assert await ids(store, key) == [row.job_id], key
+    twin = queued_job(source="another shop", idempotency_key="invoice-17", accepted_at=after(9))
+    await store.insert_jobs([twin])
+    assert await ids(store, "invoice-17") == [twin.job_id, keyed[0].job_id], "two sources have this key"
     for text in ("invoice-1", "INVOICE-17", "50 % of a"):
         assert await ids(store, text) == [], text
     assert await ids(store, "456789ab") == [alike.job_id, OLD], "a key and an id name two jobs"

@@ -88,6 +88,21 @@ async def test_the_first_id_of_the_installation_stays(store: Store) -> None:
     assert await store.installation() == first
 
 
+async def test_the_first_secret_of_the_installation_stays(store: Store) -> None:
+    first = uuid4()
+    assert await store.installation_secret(first, "one") == "one"
+    assert await store.installation_secret(uuid4(), "two") == "one"
+    assert await store.installation() == first, "no service had started before"
+
+
+async def test_an_installation_of_an_earlier_version_gets_a_secret(store: Store) -> None:
+    first = uuid4()
+    await store.installation(first)
+    assert await store.installation_secret(uuid4(), "one") == "one"
+    assert await store.installation_secret(uuid4(), "two") == "one"
+    assert await store.installation() == first
+
+
 async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parked(store: Store) -> None:
     tries = StoredTries(store, lambda: NOW)
     poison = received("poison")

@@ -117,7 +117,7 @@ def prepare(warren: Warren) -> dict[str, str]:
     (warren.folder / f"{HANDLERS}.py").write_text(
         (Path(__file__).parent / "console_handlers.py").read_text(encoding="utf-8"), encoding="utf-8"
     )
-    warren.start("scheduler")
+    warren.start("scheduler", WARRENER_SCHEDULER_QUEUES="nobody-*")
     warren.start("supervisor")
     for version in ("2026.11.2", "2026.11.3"):
         warren.start("agent", HANDLERS, *WORKFLOWS, "--slots", "20", WARRENER_VERSION=version)

@@ -33,6 +33,11 @@ folder where the service is started, or the file that `WARRENER_CONFIG` names. A
 In the file the keys are in lower case and without the prefix; those in a table `[agent]`, `[console]`,
 `[scheduler]` or `[supervisor]` are for that service alone, and win.
 
+A URL or a secret can stand in a file of its own: `WARRENER_BROKER_URL_FILE=/etc/warrener/broker-url` (in
+TOML `broker_url_file`) in place of `WARRENER_BROKER_URL`, and so for each setting that ends in `_URL`,
+`_SECRET` or `_TOKENS`. [Secure a deployment](../howto/secure-a-deployment.md#passwords-from-files) says how
+systemd and containers give such files.
+
 Durations are written as seconds, `"90s"`, `"2m"`, `"1h30m"` or `"PT2M"`, sizes as bytes, `"64KiB"` or
 `"1MB"`, lists with commas. A service does not start with a value that it cannot use, and names the variable,
 the expected and the given value. OpenTelemetry's own variables (`OTEL_*`) are on

@@ -103,7 +103,7 @@ def test_a_wheel_brings_few_packages_of_others(wheel: str) -> None:
 def test_agents_store_their_identities_in_a_folder_of_the_user_that_a_volume_holds() -> None:
     image = (ROOT / "infra/images/Dockerfile").read_text(encoding="utf-8")
     (folder,) = re.findall(r"WARRENER_AGENT_FOLDER=(/\S+)", image)
-    as_root, _ = image.split("\nUSER warrener\n")
-    assert f"install --directory --owner warrener --group warrener {folder}\n" in as_root
+    as_root, _ = image.split("\nUSER 10001:10001\n")
+    assert f"install --directory --mode 0700 --owner warrener --group warrener {folder} " in as_root
     compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     assert f'- "agents:{folder}"\n' in compose

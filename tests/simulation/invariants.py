@@ -58,15 +58,25 @@ def _check_starts(world: World, rows: Mapping[UUID, JobRow]) -> None:
     assert not late, f"I14: handlers started after their job's end, by seconds: {late}"
 
 
+_OF_REQUESTERS = {"request_id", "request_source"}
+
+
 def _check_published_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
-    """G2: the world hears of every end, and of one alone."""
+    """G2: each end is published, and one end of each job: to all without results, texts and the request's
+    name; and whole to its requesters."""
     published: dict[UUID, set[str]] = {}
+    whole: dict[UUID, set[str]] = {}
     for event in world.published:
         if isinstance(event, JobFinished):
-            published.setdefault(event.data.job_id, set()).add(event.data.model_dump_json())
+            of_all = event.data.model_dump_json(exclude={"result", "error", *_OF_REQUESTERS})
+            published.setdefault(event.data.job_id, set()).add(of_all)
+            if event.data.request_id is not None:
+                whole.setdefault(event.data.job_id, set()).add(event.data.model_dump_json())
     assert published.keys() == rows.keys(), "a job's end was not told"
     for job_id, ends in published.items():
         assert len(ends) == 1, f"I1: two ends of {job_id} were told: {ends}"
+    for job_id, replies in whole.items():
+        assert len(replies) == 1, f"I1: requesters of {job_id} had two replies: {replies}"
 
 
 def _check_effects(world: World, rows: Mapping[UUID, JobRow]) -> None:

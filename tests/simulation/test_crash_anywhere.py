@@ -14,13 +14,13 @@ import pytest
 from tests.simulation.crash_injection import strike_each_call
 from tests.simulation.invariants import check, check_trees
 from tests.simulation.workload import cancel_request, job_request
-from tests.simulation.world import World
+from tests.simulation.world import NOTES, World
 
 from warrener_contracts.events import JobFinished, SchedulePut, SchedulePutData
 from warrener_contracts.messages import EVENT_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE
+from warrener_contracts.topology import TRIGGERS_QUEUE
 from warrener_contracts.triggers import AfterRule, Condition, ConditionOperator, EventRule, Upstream
 
 _ENOUGH = 800  # calls; each story makes fewer, and ends the count itself
@@ -100,8 +100,10 @@ async def _request(world: World, kind: str, *, job_id: UUID | None = None, **arg
 _CALLS, _EACH = 48, 4  # so many calls; each of the four ways to go wrong has a quarter of them
 _HOUR = timedelta(hours=1)
 RULES: dict[str, Rule] = {
-    "note": EventRule(key="note.*", where=(Condition(path="data", check=ConditionOperator.MORE, value=0),)),
-    "burst": EventRule(key="burst", debounce=timedelta(seconds=8)),
+    "note": EventRule(
+        exchange=NOTES, key="note.*", where=(Condition(path="data", check=ConditionOperator.MORE, value=0),)
+    ),
+    "burst": EventRule(exchange=NOTES, key="burst", debounce=timedelta(seconds=8)),
     "after": AfterRule(upstreams=(Upstream(schedule="note"),)),
     "all": AfterRule(upstreams=(Upstream(schedule="after"), Upstream(schedule="burst")), within=_HOUR),
 }
@@ -163,5 +165,5 @@ def _put(name: str, rule: Rule) -> SchedulePut:
 def _note(number: int, key: str = "note.x") -> Message:
     body = {"specversion": "1.0", "id": str(number), "source": "story", "type": "note", "data": number}
     return Message(
-        EVENTS, key, json.dumps(body).encode(), EVENT_TYPE, f"note-{number}", "", {}, mandatory=False
+        NOTES, key, json.dumps(body).encode(), EVENT_TYPE, f"note-{number}", "", {}, mandatory=False
     )

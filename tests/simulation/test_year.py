@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from time import process_time
 from typing import NamedTuple, Self
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -222,7 +223,8 @@ async def test_4_a_year_of_a_thousand_schedules_has_every_tick_and_every_job_onc
         lived = process_time() - began
         for one in planned:
             await check_ledger(year, one)
-        jobs = {tick_job_id(one.definition.name, moment) for one in planned for moment in one.times}
+        secret = await year.store.installation_secret(UUID(int=0), "none was made")
+        jobs = {tick_job_id(one.definition.name, moment, secret) for one in planned for moment in one.times}
         rows = await year.store.jobs_by_id(jobs)
         assert rows.keys() == jobs, "each tick has its job"
         assert {row.state for row in rows.values()} == {JobState.SUCCEEDED}

@@ -24,7 +24,7 @@ from warrener_contracts import topology
 from warrener_contracts.events import AttemptCancel, Event
 from warrener_contracts.messages import Message
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus import Bus, Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.database_clock import DatabaseClock
@@ -53,6 +53,8 @@ WORK = tuple(
 DELAY_LEVELS = tuple(level.queue for level in topology.DELAY_LEVELS)
 _WRONG = (0.0, 0.0, 5.0, -5.0, 60.0, -60.0)
 """Seconds by which the wall clock of a host may be wrong."""
+NOTES = "notes"
+"""An exchange of producers, for which schedules may wait."""
 _EVENT_QUEUE = Queue("ear", (Binding(topology.EVENTS, "#"),))
 _CONTROL_QUEUE = Queue("cancels", (Binding(topology.CONTROL, "queue.#"),))
 
@@ -149,7 +151,7 @@ class World:
     async def __aenter__(self) -> Self:
         await self.producer.start()
         await self.producer.declare(topology.TOPOLOGY)
-        await self.producer.declare(Topology((), (_EVENT_QUEUE, _CONTROL_QUEUE)))
+        await self.producer.declare(Topology((Exchange(NOTES),), (_EVENT_QUEUE, _CONTROL_QUEUE)))
         await Listener(self.producer, _EVENT_QUEUE.name, self._record_events, self.clock).start()
         await Listener(self.producer, _CONTROL_QUEUE.name, self._record_cancels, self.clock).start()
         for process in self.processes:
@@ -209,8 +211,10 @@ class World:
         while True:
             process.life = ProcessLife()
             process.drain_requested.clear()
-            metrics = self._telemetry_of(process.name.partition("-")[0]).metrics
-            bus = MemoryBus(self.broker, name=process.name, metrics=metrics)
+            role = process.name.partition("-")[0]
+            metrics = self._telemetry_of(role).metrics
+            user = "guest" if role == "supervisor" else role  # as its settings say
+            bus = MemoryBus(self.broker, name=process.name, metrics=metrics, user_id=user)
             component = process.build(crashable_bus(bus, process.life), process.life, process.clock)
             running = asyncio.create_task(_run(bus, component, process.drain_requested))
             dying = asyncio.create_task(process.life.dead.wait())
@@ -260,7 +264,11 @@ class World:
 
 
 # Settings are read from the environment, which takes a twentieth of a simulation.
-_SCHEDULER_SETTINGS = SchedulerSettings(scheduler_dispatch_interval=1.0)
+_SCHEDULER_SETTINGS = SchedulerSettings(
+    scheduler_dispatch_interval=1.0,
+    scheduler_queues=("defualt", "full"),
+    scheduler_trigger_exchanges={NOTES: ["note.*", "burst"]},
+)
 _SUPERVISOR_SETTINGS = SupervisorSettings(supervisor_watchdog_interval=1.0)
 
 

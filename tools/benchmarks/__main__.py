@@ -10,6 +10,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 
 import psutil
@@ -57,8 +58,8 @@ def main() -> None:
 
         rounds: Rounds = {}
         if not (options.curves_only or options.lag_only):
-            with trace_sink() as endpoint:
-                systems: dict[str, System] = {**SYSTEMS, **variants(endpoint)}
+            with trace_sink() as endpoint, TemporaryDirectory(prefix="warrener-keys-") as keys:
+                systems: dict[str, System] = {**SYSTEMS, **variants(endpoint, Path(keys))}
                 if options.against:
                     systems |= before(options.against, endpoint)
                 measure_pairs(names, systems, plan, servers, keep_pairs)

@@ -20,6 +20,8 @@ GOALS: Mapping[str, str] = {
     "throughput_traced": "≥ 0.6",
     "throughput_metered": "≥ 1 within its interval",
     "cpu_metered": "≤ 1 within its interval",
+    "throughput_encrypted": "none",
+    "throughput_signed": "none",
     "bulk_vs_broker": "≥ 0.4",
     "cost_at_10m": "≤ 1.15",
     "throughput_vs_before": "≥ 1 within its interval",
@@ -69,6 +71,8 @@ PAIRINGS = (
     Pairing("warrener-alone", "taskiq", {"throughput_alone_vs_taskiq": _RATE}),
     Pairing("warrener-traced", "warrener", {"throughput_traced": _RATE}),
     Pairing("warrener", "warrener-unmetered", {"throughput_metered": _RATE, "cpu_metered": _CPU}),
+    Pairing("warrener-encrypted", "warrener", {"throughput_encrypted": _RATE}),
+    Pairing("warrener-signed", "warrener", {"throughput_signed": _RATE}),
     Pairing(
         "warrener",
         "warrener-before",

@@ -17,7 +17,9 @@ from tools.benchmarks.systems.catalogue import (
     ALONE_SETTINGS,
     BEFORE,
     BEFORE_TRACED,
+    ENCRYPTED,
     FLOOR,
+    SIGNED,
     SYSTEMS,
     TRACED,
     UNMETERED,
@@ -27,7 +29,7 @@ from tools.benchmarks.systems.river_system import RiverMissing
 
 from warrener_devservers.process import free_block
 
-NAMES = (*SYSTEMS, ALONE, TRACED, UNMETERED, FLOOR)
+NAMES = (*SYSTEMS, ALONE, TRACED, UNMETERED, ENCRYPTED, SIGNED, FLOOR)
 Rounds = dict[str, list[dict[str, float]]]
 
 
@@ -71,6 +73,10 @@ def settings_of(names: Sequence[str]) -> dict[str, str]:
         settings[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
     if UNMETERED in names:
         settings[UNMETERED] = "as warrener, no metrics recorded"
+    if ENCRYPTED in names:
+        settings[ENCRYPTED] = "as warrener, clients and agents encrypt all arguments and results"
+    if SIGNED in names:
+        settings[SIGNED] = "as warrener, requests are signed, and the scheduler demands it"
     if BEFORE in names:
         settings[BEFORE] = settings[BEFORE_TRACED] = "as ours, the code of another commit"
     if FLOOR in names:

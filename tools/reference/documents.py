@@ -13,6 +13,7 @@ from tools.reference.events_page import events_page
 from tools.reference.golden import golden_events
 from tools.reference.metrics_page import metrics_page
 from tools.reference.schemas import schemas
+from tools.reference.security_page import PAGE, security_page
 from tools.reference.state_machine_page import state_machine_page
 from tools.reference.topology_page import topology_page
 from tools.reference.traces_page import traces_page
@@ -42,6 +43,7 @@ def documents() -> Mapping[PurePosixPath, str]:
         PurePosixPath("docs/reference/topology.md"): topology_page(),
         PurePosixPath("docs/reference/traces.md"): traces_page(),
         PurePosixPath("docs/journey-of-a-job.md"): state_machine_page(),
+        PurePosixPath(PAGE): security_page(),
     }
     return MappingProxyType(files)
 

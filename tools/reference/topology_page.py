@@ -1,38 +1,19 @@
-"""`docs/reference/topology.md`: exchanges, queues, delay levels, routing keys and topic permissions."""
+"""`docs/reference/topology.md`: exchanges, queues, delay levels, routing keys and permissions."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tools.reference import GENERATED
 from tools.reference.channels import channels
 
 from warrener_contracts import topology
-from warrener_contracts.events.envelope import AGENT, ANYONE, Party, type_of
-from warrener_contracts.fields import RESERVED_WORDS
+from warrener_contracts.events.envelope import type_of
+from warrener_contracts.permissions import NOTHING, BrokerRole, Holder, permissions_of
 from warrener_contracts.topology import Exchange, Queue
-
-_PARKED_KEY = r"parked\..+"
-_PULSE_KEY = r"pulse\..+"
-_NO_KEY = "^$"
-# A key that begins with a job type must not look like a key of Warrener's own.
-_ANY_JOB_TYPE = rf"(?!({'|'.join(sorted(RESERVED_WORDS))})(\.|$)).+"
 
 
 def topology_page() -> str:
     """The whole page as Markdown."""
     return "\n".join(_lines()) + "\n"
-
-
-def publish_permissions(party: Party) -> Mapping[str, str]:
-    """Return for each topic exchange the regular expression of the routing keys that `party` may publish."""
-    keys: dict[str, set[str]] = {name: set() for name in _topic_exchanges()}
-    for channel in channels():
-        if party in channel.route.senders:
-            keys[channel.route.exchange].add(_pattern(channel.route.key))
-    if party is AGENT:
-        keys[topology.DEAD].add(_PARKED_KEY)  # agents park the dispatches that they cannot read
-        keys[topology.CONTROL].add(_PULSE_KEY)  # the pulses by which an agent notices that it receives
-    return {name: f"^({'|'.join(sorted(found))})$" if found else _NO_KEY for name, found in keys.items()}
 
 
 def _lines() -> Iterator[str]:
@@ -55,8 +36,8 @@ def _lines() -> Iterator[str]:
     for exchange in topology.EXCHANGES:
         yield _exchange(exchange)
     yield (
-        f"| `{topology.INSTALLATION}` | fanout | the id of the installation, which is no exchange |"
-        " nothing: it ties the namespace to its store |"
+        f"| `{topology.INSTALLATION}` | fanout | `<id>` or `{topology.INSTALLATION}.<id>`,"
+        " which is no exchange | nothing: it ties the namespace to its store |"
     )
     yield ""
     yield "## Queues"
@@ -117,30 +98,23 @@ def _routing_keys() -> Iterator[str]:
 
 def _permissions() -> Iterator[str]:
     yield ""
-    yield "## Topic permissions"
+    yield "## Permissions"
     yield ""
-    yield "These commands restrict agents and clients to the routing keys of their own messages. The"
-    yield "scheduler and the supervisor requeue messages of every exchange, so they need all keys."
-    for party, user in ((AGENT, "agent"), (ANYONE, "client")):
+    yield "[`warrener topology permissions`](../howto/restrict-permissions.md) prints them for a user; here"
+    yield "without exchanges of which the role has no key. `(?!)` matches nothing."
+    for role in BrokerRole:
+        agent = role is BrokerRole.AGENT
+        queues, job_types = (("etl",), ("flights.*",)) if agent else ((), ())
+        found = permissions_of(Holder(role, "ada", queues=queues, job_types=job_types))
         yield ""
+        yield f"### {role}"
+        yield ""
+        if agent:
+            yield "With `--queue etl --job-type 'flights.*'`."
+            yield ""
         yield "```"
-        yield from _permission_commands(party, user)
+        yield from (f"{kind:<9} {getattr(found, kind)}" for kind in ("configure", "write", "read"))
+        for exchange, keys in (found.keys or {}).items():
+            if keys != (NOTHING, NOTHING):
+                yield f"{exchange}: write {keys.write}, read {keys.read}"
         yield "```"
-
-
-def _permission_commands(party: Party, user: str) -> list[str]:
-    """Return the commands that restrict a user of the broker to the messages of `party`."""
-    return [
-        f"rabbitmqctl set_topic_permissions -p / {user} {exchange} '{keys}' '.*'"
-        for exchange, keys in publish_permissions(party).items()
-    ]
-
-
-def _topic_exchanges() -> list[str]:
-    return [exchange.name for exchange in topology.EXCHANGES if exchange.kind == "topic"]
-
-
-def _pattern(key: str) -> str:
-    if key.startswith("{job_type}"):
-        return _ANY_JOB_TYPE
-    return re.sub(r"\\{\w+\\}", ".+", re.escape(key))

@@ -1,6 +1,8 @@
 """Every system that can be measured, by name."""
 
+from base64 import b64encode
 from collections.abc import Mapping
+from os import urandom
 from pathlib import Path
 
 from tools.benchmarks.systems.celery_system import Celery
@@ -12,8 +14,11 @@ from tools.benchmarks.systems.river_system import River
 from tools.benchmarks.systems.taskiq_system import Taskiq
 from tools.benchmarks.systems.warrener_system import Warrener
 
+from warrener_runtime.encryption import make_signing_key
+from warrener_runtime.keys import ENCRYPTION_KEYS, SIGNING_KEY
+
 OURS, ALONE, TRACED, FLOOR = "warrener", "warrener-alone", "warrener-traced", "floor"
-UNMETERED = "warrener-unmetered"
+UNMETERED, ENCRYPTED, SIGNED = "warrener-unmetered", "warrener-encrypted", "warrener-signed"
 BEFORE, BEFORE_TRACED = "warrener-before", "warrener-traced-before"
 BULK = "warrener:bulk"
 """Requests of ours that nobody takes: no system of its own, but a side of a pair."""
@@ -27,12 +32,25 @@ _ALONE = Warrener(slots=500, dispatch_batch=1, variant="-alone")
 ALONE_SETTINGS = f"as warrener, one job a message, {_ALONE.slots} slots an agent"
 
 
-def variants(endpoint: str) -> Mapping[str, Warrener]:
-    """Ours in other settings; traces are sent to `endpoint`."""
+def variants(endpoint: str, folder: Path) -> Mapping[str, Warrener]:
+    """Ours in other settings; traces are sent to `endpoint`, keys are made in `folder`."""
+    secret, public = make_signing_key()
+    lines = {
+        ENCRYPTION_KEYS: f'bench = "{b64encode(urandom(32)).decode()}"',
+        SIGNING_KEY: f'bench = "{secret}"',
+        "WARRENER_SCHEDULER_REQUEST_KEYS_FILE": f'bench = {{public = "{public}", job_types = ["*"]}}',
+    }
+    files = {name: str(folder / name) for name in lines}
+    for name, line in lines.items():
+        (folder / name).write_text(line)
+        (folder / name).chmod(0o600)
+    encrypts = {ENCRYPTION_KEYS: files.pop(ENCRYPTION_KEYS)}
     return {
         ALONE: _ALONE,
         TRACED: Warrener(environment=_traced(endpoint), variant="-traced"),
         UNMETERED: Warrener(environment={"OTEL_METRICS_EXPORTER": "none"}, variant="-unmetered"),
+        ENCRYPTED: Warrener(environment=encrypts, variant="-encrypted"),
+        SIGNED: Warrener(environment=files, variant="-signed"),
     }
 
 

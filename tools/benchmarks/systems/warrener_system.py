@@ -42,9 +42,8 @@ class Warrener:
 
     @property
     def driver(self) -> Command:
-        return Command(
-            ("-m", "tools.benchmarks.driver", "warrener"), program=self._python, root=self.checkout
-        )
+        arguments = ("-m", "tools.benchmarks.driver", "warrener")
+        return Command(arguments, self.environment, program=self._python, root=self.checkout)
 
     @property
     def _python(self) -> str:
