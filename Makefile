@@ -78,7 +78,8 @@ test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
 	@for release in trixie sid; do \
 		echo "test-brokers: RabbitMQ of Debian $$release"; \
 		WARRENER_TEST_SERVERS=$$release $(PYTHON) -m pytest \
-			tests/compatibility/test_brokers.py tests/conformance/test_bus.py tests/conformance/test_bus_listening.py $(ARGS); \
+			tests/compatibility/test_brokers.py tests/compatibility/test_permissions.py tests/security \
+			tests/conformance/test_bus.py tests/conformance/test_bus_listening.py $(ARGS); \
 	done
 
 .PHONY: test-pythons
@@ -145,6 +146,26 @@ verify-generated: $(READY) ## Fail if something generated is not what the models
 .PHONY: lock
 lock: ## Write the requirement files again after a change of dependencies (ARGS=--upgrade: the newest versions)
 	@infra/setup/lock $(ARGS)
+
+.PHONY: pin-images
+pin-images: ## Write the digests of the images that ours build on (ARGS=--check: only say which have none); needs Docker
+	@infra/images/pin $(ARGS)
+
+.PHONY: sbom
+sbom: $(READY) ## Write build/sbom.json, all packages of the environment in CycloneDX's format; fetches cyclonedx-bom
+	@mkdir -p build
+	@$$(infra/setup/uv) tool run --from 'cyclonedx-bom>=7,<8' cyclonedx-py environment $(PYTHON) --output-file build/sbom.json
+	@echo "sbom: build/sbom.json"
+
+.PHONY: audit
+audit: ## Look for known holes in the locked packages of each service, by pip-audit; needs its data from the network
+	@uv=$$(infra/setup/uv); for service in agent console scheduler supervisor; do \
+		echo "audit: $$service"; \
+		"$$uv" tool run pip-audit --strict --disable-pip --require-hashes -r requirements/$$service.txt || { \
+			echo "audit: expected an answer without findings for $$service; a package that is 'not found' or could" \
+				"not be audited means that the advisories cannot be reached from here: run this where they can" >&2; \
+			exit 1; }; \
+	done
 
 .PHONY: verify-alerts
 verify-alerts: ## Check the alert rules by promtool, which is unpacked into build/ if it is not here
