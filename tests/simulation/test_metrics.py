@@ -15,6 +15,7 @@ from warrener_contracts.events import AttemptSuspended, BreakerSetRequested, Eve
 from warrener_contracts.inbox import Inbox
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.bus import Delivery
+from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import SPANS_DROPPED, STORE_DURATION, declared_metrics
@@ -81,7 +82,12 @@ async def suspend(scene: Scene, number: int) -> None:
     now = scene.world.clock.now()
     of = {"job_id": UUID(int=number), "attempt": 1, "job_type": "slow", "agent_id": "a"}
     times = dict.fromkeys(("started_at", "finished_at"), now)
-    await scene.send(AttemptSuspended, **of, **times, suspension={"wake_at": now})
+    data = {**of, **times, "suspension": {"wake_at": now}}
+    event = AttemptSuspended.model_validate({"id": "suspended", "source": "test", "data": data})
+    bus = MemoryBus(scene.world.broker, name="agent", user_id="agent")  # the user of the world's agents
+    await bus.start()
+    await bus.publish([build_message(event)])
+    await bus.close()
 
 
 async def test_each_service_writes_the_metrics_that_are_declared_for_it(
