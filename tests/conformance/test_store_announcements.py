@@ -62,31 +62,30 @@ class TestJobTypes:
         assert await store.job_types() == {LOAD.name: silent}, "where one does not say, the last to speak"
 
     @pytest.mark.parametrize("user", ["stranger", None])
-    async def test_a_job_type_belongs_to_its_user_while_one_of_its_agents_lives(
+    async def test_a_job_type_belongs_to_its_user_until_another_takes_it_over(
         self, store: StateStore, user: str | None
     ) -> None:
         owned = replace(LOAD, broker_user="loader", started_at=after(1))
         foreign = replace(
             LOAD, broker_user=user, started_at=after(90), announced_at=after(90), arguments_schema={"not": {}}
         )
-        await store.put_agents([replace(AGENT, broker_user="loader", last_seen_at=after(60))])
         await store.put_job_types([replace(LOAD, announced_at=after(-1))])
         for one in (owned, foreign):
-            await store.put_job_types([one], after(60))
+            await store.put_job_types([one])
         assert await store.job_types() == {LOAD.name: owned}, "it had no user, and has one now"
-        await asyncio.gather(*(store.put_job_types([foreign], after(60)) for _ in range(3)))
+        await asyncio.gather(*(store.put_job_types([foreign]) for _ in range(3)))
         assert await store.job_types() == {LOAD.name: owned}
-        await store.put_job_types([foreign], after(61))
-        assert await store.job_types() == {LOAD.name: foreign}, "no agent of its user lives"
-
-    async def test_a_job_type_belongs_to_its_user_before_the_first_heartbeat(self, store: StateStore) -> None:
-        owned = replace(LOAD, broker_user="loader", announced_at=after(50))
-        foreign = replace(LOAD, broker_user="stranger", announced_at=after(60), queue="theirs")
-        await store.put_job_types([owned])
-        await store.put_job_types([foreign], after(45))
-        assert await store.job_types() == {LOAD.name: owned}
-        await store.put_job_types([foreign], after(51))
+        await store.put_job_types([foreign], takes_over=True)
         assert await store.job_types() == {LOAD.name: foreign}
+
+    async def test_one_that_took_over_is_not_replaced_by_an_older_one_of_its_own(
+        self, store: StateStore
+    ) -> None:
+        newer = replace(LOAD, broker_user="loader", started_at=after(9), queue="new")
+        older = replace(newer, started_at=after(1), announced_at=after(20), queue="old")
+        for one in (newer, older):
+            await store.put_job_types([one], takes_over=True)
+        assert await store.job_types() == {LOAD.name: newer}
 
 
 class TestAgents:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.acceptance.conftest import forked_ended, stores_closed, warren
+from tests.acceptance.conftest import forked_ended, new_warren, shared_warren, stores_closed, warren
 from tests.security.guests import House, built_house
 from tests.servers.kinds import RabbitMQServer
 
-__all__ = ["forked_ended", "stores_closed", "warren"]
+__all__ = ["forked_ended", "new_warren", "shared_warren", "stores_closed", "warren"]
 
 
 @pytest.fixture(scope="module")

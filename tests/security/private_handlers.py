@@ -1,7 +1,5 @@
 """Job types with encrypted payloads. Each of their values holds a word that nobody without a key may see."""
 
-import asyncio
-
 from warrener_agent import Agent, Fail, JobContext, Workflow
 
 agent = Agent()
@@ -47,9 +45,3 @@ async def campaign(flow: Workflow, to: str, *, fails: bool = False) -> list[str 
     if fails:
         raise Fail(f"failure-{to}")
     return [noted, stamped, *mapped.results, approved]
-
-
-@agent.job("mail.slow", encrypted=True)
-async def slow(to: str) -> str:
-    await asyncio.sleep(3600)
-    return to

@@ -4,23 +4,13 @@ all that agents publish, on real services. The one permission that refuses more 
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from shutil import copy
 from typing import Any
 from uuid import UUID, uuid4
 
 import aiormq
 import pytest
-from tests.acceptance.fork_server import kill_forked
-from tests.acceptance.store_queries import (
-    OPEN_STORES,
-    agents_of,
-    find_job,
-    incidents_of,
-    look,
-    parked_in,
-    state_of,
-)
+from tests.acceptance.gate import make_gate, open_gate
+from tests.acceptance.store_queries import agents_of, incidents_of, look, parked_in, rows_of, state_of
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import publish
 from tests.faults.broker_users import BrokerUser
@@ -32,50 +22,36 @@ from warrener_contracts import topology
 from warrener_contracts.messages import EVENT_TYPE
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.jobs.rows import JobRow
 from warrener_store.parked.rows import ParkedMessage
 
 
 @pytest.fixture(scope="module")
-def broker_vhost(broker: RabbitMQServer) -> Iterator[str]:
-    """The URL of a virtual host for all tests of this file."""
-    name = f"test-{uuid4().hex[:12]}"
-    yield broker.add_vhost(name)
-    broker.drop_vhost(name)
-
-
-@pytest.fixture(scope="module")
-def cashier(broker: RabbitMQServer, broker_vhost: str) -> Iterator[BrokerUser]:
+def cashier(broker: RabbitMQServer, shared_warren: Warren) -> Iterator[BrokerUser]:
     """The user of the agent."""
-    user = BrokerUser(broker, broker_vhost)
+    user = BrokerUser(broker, shared_warren.broker_url)
     yield user
     user.remove()
 
 
 @pytest.fixture(scope="module")
-def mallory(broker: RabbitMQServer, broker_vhost: str) -> Iterator["Mallory"]:
+def mallory(broker: RabbitMQServer, shared_warren: Warren) -> Iterator["Mallory"]:
     """The user of somebody else's agent."""
-    user = BrokerUser(broker, broker_vhost)
+    user = BrokerUser(broker, shared_warren.broker_url)
     yield Mallory(user)
     user.remove()
 
 
 @pytest.fixture(scope="module")
-def warren(
-    broker_vhost: str, cashier: BrokerUser, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warren]:
-    """Services, and an agent of the cashier."""
-    folder = tmp_path_factory.mktemp("agents")
-    store = f"sqlite:///{copy(sqlite_template, folder / 'state.db')}"
-    one = Warren(folder, broker_vhost, store, f"sqlite:///{folder}/ledger.db", forks=True)
-    one.start("scheduler", WARRENER_SCHEDULER_JOB_TYPE_USERS=json.dumps({"payouts.*": cashier.name}))
+def warren(shared_warren: Warren, cashier: BrokerUser) -> Iterator[Warren]:
+    """Services, and an agent of the cashier, which end before their users are gone."""
+    one, owners = shared_warren, {"payouts.*": cashier.name}
+    make_gate(one.folder / "go")
+    one.start("scheduler", WARRENER_SCHEDULER_JOB_TYPE_USERS=json.dumps(owners))
     one.start("supervisor")
     one.start("agent", "tests.security.agent_handlers", "--slots", "1", WARRENER_BROKER_URL=cashier.url)
     one.wait_ready()
-    with OPEN_STORES:
-        yield one
+    yield one
     one.end()
-    kill_forked()
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +61,8 @@ def payment(warren: Warren) -> Iterator[SyncJob]:
         job = client.request("pay", {"invoice": 7})
         until(lambda: state_of(warren, job.job_id) is JobState.RUNNING, "the payment to run")
         yield job
-        (warren.folder / "go").touch()
+        open_gate(warren.folder / "go")
         assert job.result(timeout=60) == 7
-
-
-def row_of(warren: Warren, job: SyncJob) -> JobRow:
-    return find_job(warren, job.job_id)[0]
 
 
 def type_of(warren: Warren, name: str) -> JobTypeRow:
@@ -99,6 +71,11 @@ def type_of(warren: Warren, name: str) -> JobTypeRow:
 
 def agent_of(warren: Warren, name: str) -> AgentRow | None:
     return next((row for row in agents_of(warren) if row.agent_id == name), None)
+
+
+def until_seen(warren: Warren, agent_id: str, pid: int) -> None:
+    """Wait until the last heartbeat of this agent came from this process."""
+    until(lambda: (row := agent_of(warren, agent_id)) and row.pid == pid, "the heartbeat")
 
 
 class Mallory:
@@ -169,7 +146,7 @@ def is_foreign(message: ParkedMessage) -> bool:
 
 
 def still_runs(warren: Warren, job: SyncJob) -> bool:
-    row = row_of(warren, job)
+    row = rows_of(warren, [job.job_id])[job.job_id]
     return (row.state, row.attempt, row.agent_id) == (JobState.RUNNING, 1, agent_of_cashier(warren))
 
 
@@ -269,10 +246,9 @@ def test_of_one_user_an_agent_that_started_earlier_does_not_count(
         user=cashier.name,
         started_at=(before.started_at - timedelta(hours=1)).isoformat(),
     )
-    marker = mallory.announce(declares(f"marker.{name[:8]}", "markers"), user=mallory.user.name)
-    until(
-        lambda: marker and look(warren, lambda store: store.job_types([f"marker.{name[:8]}"])), "a later one"
-    )
+    marker = f"marker.{name[:8]}"
+    mallory.announce(declares(marker, "markers"), user=mallory.user.name)
+    until(lambda: look(warren, lambda store: store.job_types([marker])), "a later announcement")
     assert type_of(warren, "quote") == before
 
 
@@ -283,7 +259,7 @@ def test_of_one_user_an_agent_that_started_earlier_does_not_count(
     refused="the broker compares `user_id`",
 )
 def test_the_broker_refuses_the_name_of_another_user(
-    mallory: Mallory, cashier: BrokerUser, payment: SyncJob
+    warren: Warren, mallory: Mallory, cashier: BrokerUser, payment: SyncJob
 ) -> None:
     with pytest.raises(aiormq.exceptions.ChannelPreconditionFailed, match="user_id"):
         mallory.announce(declares(), user=cashier.name)
@@ -291,7 +267,7 @@ def test_the_broker_refuses_the_name_of_another_user(
         mallory.send(
             topology.STATUS, "attempt.succeeded.pay", "attempt.succeeded.v1", {}, user_id=cashier.name
         )
-    assert payment.job_id
+    assert still_runs(warren, payment)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -358,12 +334,12 @@ def test_a_report_under_the_key_of_another_job_type_is_parked(
         until(lambda: state_of(warren, waits.job_id) is JobState.QUEUED, "the second payment to wait")
         found = parked(warren, mallory.report("succeeded", waits.job_id, job_type="own.type"))
         assert is_foreign(found), found.detail
-        assert row_of(warren, waits).state is JobState.QUEUED
+        assert state_of(warren, waits.job_id) is JobState.QUEUED
         mallory.agent_id = f"agent-{uuid4().hex}"
         for pid in (1, 2):  # the first has been looked up when the second is stored
             mallory.beat(mallory.agent_id, pid, waits.job_id)
-        until(lambda: (row := agent_of(warren, mallory.agent_id)) and row.pid == 2, "the heartbeats")
-        assert row_of(warren, waits).state is JobState.QUEUED
+            until_seen(warren, mallory.agent_id, pid)
+        assert state_of(warren, waits.job_id) is JobState.QUEUED
         client.cancel(waits.job_id)
 
 
@@ -389,10 +365,8 @@ def test_a_heartbeat_under_a_stolen_agent_id_is_dropped(
     "announce job types of another queue under the key of its own",
     refused="key and queue are compared",
 )
-def test_an_agent_announces_the_queues_of_its_role_alone(
-    warren: Warren, broker: RabbitMQServer, broker_vhost: str
-) -> None:
-    user = BrokerUser(broker, broker_vhost)
+def test_an_agent_announces_the_queues_of_its_role_alone(warren: Warren, broker: RabbitMQServer) -> None:
+    user = BrokerUser(broker, warren.broker_url)
     user.permit_keys(topology.REQUESTS, r"^agent\.announced\.own$")
     one = Mallory(user)
     for key in ("agent.announced", "agent.announced.payments"):
@@ -418,20 +392,15 @@ def test_a_schedule_for_another_users_job_type_is_not_adopted(warren: Warren, ma
     }
     marker = f"marker.{uuid4().hex[:8]}"
     mallory.announce(declares(marker, "markers"), user=mallory.user.name, schedules=[{"schedule": schedule}])
-    scheduler = warren.services[0]
-    until(
-        lambda: [
-            one for one in scheduler.records("schedules.declaration_foreign") if one["schedule"] == "drain"
-        ],
-        "the schedule to be refused",
-    )
+    refused, name = warren.services[0].records, "schedules.declaration_foreign"
+    until(lambda: "drain" in [one["schedule"] for one in refused(name)], "the schedule to be refused")
     assert look(warren, lambda store: store.schedules(["drain"])) == {}
 
 
 def test_an_agent_whose_user_may_announce_its_queue_alone_does_so(
-    warren: Warren, broker: RabbitMQServer, broker_vhost: str
+    warren: Warren, broker: RabbitMQServer
 ) -> None:
-    user = BrokerUser(broker, broker_vhost)
+    user = BrokerUser(broker, warren.broker_url)
     user.permit_keys(topology.REQUESTS, r"^agent\.announced\.tests$")
     handlers = warren.folder / "restricted_handlers.py"
     handlers.write_text(

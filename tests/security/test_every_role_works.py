@@ -4,12 +4,14 @@ Two agents, a job that dies and is redriven, a workflow over both, a cancel, a s
 console. Nobody but the topology admin declares what lasts, and ties the namespace to the store.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from services.console.tests.web.conftest import browser_on, open_console
 from tests.acceptance.command_line import run_command
+from tests.acceptance.store_queries import state_of, tick_history
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import channel_on
 from tests.faults.broker_users import BrokerUser
@@ -18,6 +20,7 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import JobCancelled, JobDied, SyncClient
 from warrener_contracts.permissions import BrokerRole, Holder
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import observer_queue
 
 MakeUser = Callable[..., BrokerUser]
@@ -42,7 +45,7 @@ def user(broker: RabbitMQServer, vhost_url: str) -> Iterator[MakeUser]:
 async def test_every_role_works_with_its_own_user_and_nothing_more(
     user: MakeUser, warren: Warren, postgres_store_url: str
 ) -> None:
-    store = StoreUsers(postgres_store_url)
+    store, warren.store_url = StoreUsers(postgres_store_url), postgres_store_url
     admin = user(BrokerRole.TOPOLOGY_ADMIN)
     apply = ("topology", "apply", "--queue", "etl", "--queue", "reports", "--store", postgres_store_url)
     run_command(warren, *apply, WARRENER_BROKER_URL=admin.url)
@@ -61,7 +64,7 @@ async def test_every_role_works_with_its_own_user_and_nothing_more(
     async with channel_on(observer.url) as channel:
         await channel.queue_declare(queue, exclusive=True)
         await channel.queue_bind(queue, "warrener.events", "job.#")
-        await work(warren, user, await store.make("console"))
+        await asyncio.to_thread(work, warren, user, await store.make("console"))
         seen = await channel.queue_declare(queue, passive=True)
         assert seen.message_count
     console = user(BrokerRole.CONSOLE)
@@ -73,7 +76,7 @@ async def test_every_role_works_with_its_own_user_and_nothing_more(
         assert (await browser.get("/schedules")).status_code == 200
 
 
-async def work(warren: Warren, user: MakeUser, store_url: str) -> None:
+def work(warren: Warren, user: MakeUser, store_url: str) -> None:
     """An asker requests; an operator commands."""
     asker = user(BrokerRole.ASKER, job_types=("flights.*", "reports.*"))
     operator = user(BrokerRole.OPERATOR, job_types=("*",))
@@ -93,3 +96,9 @@ async def work(warren: Warren, user: MakeUser, store_url: str) -> None:
             waits.result(timeout=60)
     put = ("schedule", "put", "flights.often", "flights.load", "number=7", "--every", "1s")
     run_command(warren, *put, **commands)
+    until(lambda: tick_succeeded(warren, "flights.often"), "a job of the schedule to succeed")
+
+
+def tick_succeeded(warren: Warren, schedule: str) -> bool:
+    jobs = [tick.job_id for tick in tick_history(warren, schedule) if tick.job_id is not None]
+    return any(state_of(warren, job_id) is JobState.SUCCEEDED for job_id in jobs)

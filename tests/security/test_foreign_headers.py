@@ -8,9 +8,8 @@ from typing import Any
 
 import aiormq
 import pytest
-from aiormq.abc import AbstractChannel
 from pamqp.commands import Basic
-from tests.broker_access import channel_on, on_broker
+from tests.broker_access import channel_on, delete_queues
 from tests.conformance.bus_rigs import receive
 from tests.faults.broker_users import BrokerUser
 from tests.security.attacks import attack
@@ -21,7 +20,7 @@ from warrener_contracts import topology
 from warrener_contracts.codec import DecodeFailure
 from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import build_message
-from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.bus import Bus, Delivery, open_bus
 from warrener_supervisor.dead_letters import rebuild_message, to_parked_message
 from warrener_supervisor.requeue import requeued_message
 
@@ -68,6 +67,13 @@ async def publish_as(user: BrokerUser, exchange: str, key: str, body: bytes, **h
     return True
 
 
+def failures(deliveries: list[Delivery]) -> list[bool]:
+    """True for each delivery that is read as no event."""
+    return [
+        all(isinstance(found, DecodeFailure) for found in decode_message(delivery)) for delivery in deliveries
+    ]
+
+
 @attack("asker", "request another job type by CC or BCC", refused="the broker (4.x), else the key it came by")
 @pytest.mark.parametrize("header", ["CC", "BCC"])
 async def test_a_copy_brings_no_request_that_the_key_does_not_permit(
@@ -78,10 +84,11 @@ async def test_a_copy_brings_no_request_that_the_key_does_not_permit(
     assert not refund.routing_key.startswith("billing.")
     copies = {header: [refund.routing_key]}
     assert not await publish_as(user, topology.REQUESTS, refund.routing_key, refund.body)
-    if await publish_as(user, topology.REQUESTS, "billing.report", refund.body, **copies):
-        requests = await bus.subscribe(topology.REQUESTS_QUEUE.name, prefetch=10)
-        [delivery] = await receive(requests, 1)
-        assert all(isinstance(found, DecodeFailure) for found in decode_message(delivery))
+    copied = await publish_as(user, topology.REQUESTS, "billing.report", refund.body, **copies)
+    report = refund.body.replace(refund.routing_key.encode(), b"billing.report")
+    assert await publish_as(user, topology.REQUESTS, "billing.report", report)
+    requests = await bus.subscribe(topology.REQUESTS_QUEUE.name, prefetch=10)
+    assert failures(await receive(requests, 1 + copied)) == [*[True] * copied, False]
 
 
 @attack("operator", "cancel a job by CC of a permitted command", refused="the broker (4.x), else the key")
@@ -89,20 +96,20 @@ async def test_a_copy_brings_no_command_that_the_key_does_not_permit(bus: Bus, u
     user.permit_keys(topology.COMMANDS, r"^schedule\.")
     cancel = build_message(EVENTS["job.cancel_requested.v1"])
     copies = {"CC": [cancel.routing_key]}
-    if await publish_as(user, topology.COMMANDS, "schedule.put", cancel.body, **copies):
-        commands = await bus.subscribe(topology.SUPERVISOR_COMMANDS.name, prefetch=10)
-        [delivery] = await receive(commands, 1)
-        assert all(isinstance(found, DecodeFailure) for found in decode_message(delivery))
+    copied = await publish_as(user, topology.COMMANDS, "schedule.put", cancel.body, **copies)
+    put = build_message(EVENTS["schedule.put.v1"])
+    assert await publish_as(user, topology.COMMANDS, put.routing_key, put.body)
+    cancels = await bus.subscribe(topology.SUPERVISOR_COMMANDS.name, prefetch=10)
+    assert failures(await receive(cancels, copied)) == [True] * copied
+    puts = await bus.subscribe(topology.SCHEDULER_COMMANDS.name, prefetch=10)
+    assert failures(await receive(puts, 1 + copied)) == [*[True] * copied, False]
 
 
 @attack("agent", "have headers acted on when a report is published again", refused="they are dropped")
 async def test_headers_that_a_broker_acts_on_do_not_go_with_a_message_that_is_published_again(
     bus: Bus, user: BrokerUser, vhost_url: str
 ) -> None:
-    async def delete_status(channel: AbstractChannel) -> None:
-        await channel.queue_delete(topology.STATUS_QUEUE.name)
-
-    await asyncio.to_thread(on_broker, vhost_url, delete_status)
+    await asyncio.to_thread(delete_queues, vhost_url, topology.STATUS_QUEUE.name)
     outcome = build_message(EVENTS["attempt.succeeded.v1"])
     assert await publish_as(user, topology.STATUS, outcome.routing_key, outcome.body, **FORGED)
     [delivery] = await receive(await bus.subscribe(topology.UNROUTABLE_QUEUE.name, prefetch=1), 1)

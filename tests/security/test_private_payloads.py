@@ -8,15 +8,16 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from os import urandom
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.acceptance.command_line import call_command, run_command
+from tests.acceptance.command_line import call_command, run_command, run_json
 from tests.acceptance.otlp_receiver import receiver
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import look, rows_of, state_of
 from tests.acceptance.test_console_actions import ConsoleBrowser
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import publish
@@ -73,6 +74,11 @@ def client(private_warren: Warren, keys: Path) -> Iterator[SyncClient]:
 
 def row_of(warren: Warren, job_id: UUID) -> JobRow:
     return rows_of(warren, [job_id])[job_id]
+
+
+def until_succeeded(warren: Warren, job_id: UUID) -> JobRow:
+    until(lambda: state_of(warren, job_id) is JobState.SUCCEEDED, f"job {job_id} to succeed")
+    return row_of(warren, job_id)
 
 
 def error_of(warren: Warren, job_id: UUID) -> str:
@@ -158,9 +164,7 @@ def test_captured_arguments_run_again_as_a_new_job_of_their_type(
     job.result(timeout=60)
     captured, replay, elsewhere = row_of(private_warren, job.job_id).arguments, uuid4(), uuid4()
     request_raw(private_warren, "mail.note", captured, replay)
-    result = until(
-        lambda: (row := rows_of(private_warren, [replay]).get(replay)) and row.result, "the replay to end"
-    )
+    result = until_succeeded(private_warren, replay).result
     assert shown(result) == "encrypted (key 2026-11)", "its requester reads nothing of it"
     request_raw(private_warren, "mail.fail", captured, elsewhere)
     assert "they were changed or moved" in error_of(private_warren, elsewhere)
@@ -326,25 +330,61 @@ def test_an_occupied_idempotency_key_is_noticed(private_warren: Warren, client: 
         client.request("mail.note", {"text": WORD}, idempotency_key="order-18").result(timeout=60)
 
 
+def put_daily(client: SyncClient) -> None:
+    """Put a schedule with encrypted arguments."""
+    rule = IntervalRule(every=timedelta(days=1), anchor=datetime.now(UTC) + timedelta(seconds=1))
+    daily = SchedulePutData(name="daily", job_type="mail.note", arguments={"text": WORD}, rule=rule)
+    client.put_schedules([daily], reply_timeout=30)
+
+
 def test_a_redriven_job_and_a_schedule_bring_their_encrypted_arguments(
     private_warren: Warren, client: SyncClient
 ) -> None:
-    rule = IntervalRule(every=timedelta(days=1), anchor=datetime.now(UTC) + timedelta(seconds=1))
-    client.put_schedules(
-        [SchedulePutData(name="daily", job_type="mail.note", arguments={"text": WORD}, rule=rule)],
-        reply_timeout=30,
-    )
+    put_daily(client)
     ticked = client.trigger_schedule("daily", reply_timeout=30)
-    succeeded = until(
-        lambda: (row := rows_of(private_warren, [ticked]).get(ticked)) and row.result and row, "the tick"
-    )
-    assert succeeded.arguments[MARK]["for"] == "schedule"
+    assert until_succeeded(private_warren, ticked).arguments[MARK]["for"] == "schedule"
     failed = client.request("mail.fail", {"to": WORD})
     with pytest.raises(JobDied):
         failed.result(timeout=60)
     call_command(private_warren, "dead-letters", "redrive", str(failed.job_id))  # it dies again
     redriven = redrive_job_id(failed.job_id, 1)
     assert error_of(private_warren, redriven) == "encrypted (key 2026-11)", "its arguments were read"
+
+
+def area_of(page: str, name: str) -> str:
+    """The text in a field of a form."""
+    [text] = re.findall(rf'<textarea[^>]* name="{name}"[^>]*>(.*?)</textarea>', page, re.DOTALL)
+    return unescape(text)
+
+
+def test_the_console_requests_and_schedules_arguments_that_it_cannot_read(
+    private_warren: Warren, client: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = client.request("mail.note", {"text": WORD})
+    job.result(timeout=60)
+    put_daily(client)
+    monkeypatch.setattr("warrener.web.pages.job_request._REJECTION_TIMEOUT", 60.0)
+    console = ConsoleBrowser(private_warren)
+    try:
+        form = f"/jobs/new?from={job.job_id}"
+        given = {"job_type": "mail.note", "again": str(job.job_id)}
+        given["arguments"] = area_of(console.page(form), "arguments")
+        again = UUID(console.submit("/jobs", given, on=form).rpartition("/")[2])
+        form = "/schedules/daily/edit"
+        edited = {"name": "daily", "job_type": "mail.note", "kind": "every", "rule": "2h"}
+        edited["arguments"] = area_of(console.page(form), "arguments")
+        assert console.submit("/schedules", edited, on=form) == "/schedules/daily"
+    finally:
+        console.close()
+    words = {MARK: "encrypted (key 2026-11)"}
+    assert json.loads(given["arguments"]) == json.loads(edited["arguments"]) == words
+    requested = until_succeeded(private_warren, again)
+    assert requested.arguments == row_of(private_warren, job.job_id).arguments
+    daily = look(private_warren, lambda store: store.schedules(["daily"]))["daily"].definition
+    assert daily.rule == IntervalRule(every=timedelta(hours=2))
+    ticked = client.trigger_schedule("daily", reply_timeout=30)
+    assert until_succeeded(private_warren, ticked).arguments == daily.arguments
+    assert daily.arguments[MARK]["for"] == "schedule"
 
 
 @attack(
@@ -361,25 +401,16 @@ def test_the_command_decrypts_with_the_key_alone(
     assert "encrypted (key 2026-11)" in shown
     assert WORD not in shown
     run_command(private_warren, "job", str(job.job_id), "--decrypt", code=2)
-    opened = json.loads(
-        run_command(
-            private_warren,
-            "job",
-            str(job.job_id),
-            "--json",
-            "--decrypt",
-            WARRENER_ENCRYPTION_KEYS_FILE=str(keys),
-        )
-    )
+    key_file: dict[str, Any] = {"WARRENER_ENCRYPTION_KEYS_FILE": str(keys)}
+    opened = run_json(private_warren, "job", str(job.job_id), "--decrypt", **key_file)
     assert (opened["arguments"], opened["result"]) == ({"text": WORD}, f"noted-{WORD}")
     failed = client.request("mail.fail", {"to": WORD})
     with pytest.raises(JobDied):
         failed.result(timeout=60)
     words = ("job", str(failed.job_id), "--decrypt")
-    output = run_command(private_warren, *words, "--json", WARRENER_ENCRYPTION_KEYS_FILE=str(keys))
-    (attempt,) = json.loads(output)["attempts"]
+    (attempt,) = run_json(private_warren, *words, **key_file)["attempts"]
     assert attempt["error"]["message"] == f"error-{WORD}"
-    assert f"error-{WORD}" in run_command(private_warren, *words, WARRENER_ENCRYPTION_KEYS_FILE=str(keys))
+    assert f"error-{WORD}" in run_command(private_warren, *words, **key_file)
     assert WORD not in run_command(private_warren, "job", str(failed.job_id), "--json")
 
 

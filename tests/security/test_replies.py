@@ -4,19 +4,15 @@ trigger or publish, on real services."""
 import asyncio
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from shutil import copy
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from tests.acceptance.event_tap import EventTap
-from tests.acceptance.fork_server import kill_forked
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import publish
 from tests.security.attacks import attack
 from tests.security.reply_handlers import SECRET
-from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import Client, CommandRefused, JobDied, SyncClient
 from warrener_contracts import events, topology
@@ -29,18 +25,10 @@ _ANY: type[Event[Any]] = Event
 
 
 @pytest.fixture(scope="module")
-def warren(
-    broker: RabbitMQServer, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warren]:
+def warren(shared_warren: Warren) -> Warren:
     """Services whose job types have a secret, for all tests of this file."""
-    vhost, folder = f"test-{uuid4().hex[:12]}", tmp_path_factory.mktemp("replies")
-    store = f"sqlite:///{copy(sqlite_template, folder / 'state.db')}"
-    one = Warren(folder, broker.add_vhost(vhost), store, f"sqlite:///{folder}/ledger.db", forks=True)
-    one.start_all("tests.security.reply_handlers")
-    yield one
-    one.end()
-    kill_forked()
-    broker.drop_vhost(vhost)
+    shared_warren.start_all("tests.security.reply_handlers")
+    return shared_warren
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4, uuid5
 
 import aiormq
 import pytest
-from tests.acceptance.store_queries import OPEN_STORES, agents_of, job_types_of, look
+from tests.acceptance import store_queries
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import connected, publish
 from tests.security.attacks import attack
@@ -21,8 +21,8 @@ from warrener_contracts.identity import tick_job_id
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
 from warrener_contracts.schedule_rules import OnceRule
 from warrener_contracts.state_machine import JobState
-from warrener_store.dead_letters.rows import DeadLetterFilter, DeadLetterState
-from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.dead_letters.rows import DeadLetterState
+from warrener_store.jobs.rows import JobFilter
 from warrener_store.jobs.rules import CANCEL_MARK
 
 HANDLERS = """
@@ -59,10 +59,12 @@ def bank(
     store_url = postgres.add_database(name.replace("-", "_"), postgres_template)
     one = Warren(folder, broker.add_vhost(name), store_url, f"sqlite:///{folder}/ledger.db", forks=True)
     one.environment = {"WARRENER_SUPERVISOR_CANCEL_MARKS_LIMIT": str(MARKS)}
-    with OPEN_STORES:
-        one.start_all("paying")
-        until(lambda: agents_of(one) and job_types_of(one), "the agent's heartbeat and its job types")
-        yield one
+    one.start_all("paying")
+    until(
+        lambda: store_queries.agents_of(one) and store_queries.job_types_of(one),
+        "the agent's heartbeat and its job types",
+    )
+    yield one
     one.end()
     broker.drop_vhost(name)
 
@@ -80,7 +82,7 @@ def send(bank: Warren, one: dict[str, Any]) -> UUID:
     """Publish a request as any program does, and wait until it is a job; its id."""
     key, job_id = one["data"]["job_type"], UUID(one["id"])
     publish(bank.broker_url, "warrener.requests", key, json.dumps(one).encode(), content_type=EVENT_TYPE)
-    until(lambda: job_of(bank, job_id), "the request of the guest to be accepted")
+    until(lambda: store_queries.state_of(bank, job_id), "the request of the guest to be accepted")
     return job_id
 
 
@@ -88,12 +90,9 @@ def send_all(bank: Warren, exchange: str, key: str, many: list[dict[str, Any]]) 
     publish(bank.broker_url, exchange, key, json.dumps(many).encode(), content_type=BATCH_TYPE)
 
 
-def job_of(bank: Warren, job_id: UUID) -> JobRow | None:
-    return look(bank, lambda store: store.jobs_by_id([job_id])).get(job_id)
-
-
 def marks_of(bank: Warren, source: str) -> int:
-    rows = look(bank, lambda store: store.list_jobs(JobFilter(job_type=CANCEL_MARK, limit=5_000)))
+    marks = JobFilter(job_type=CANCEL_MARK, limit=5_000)
+    rows = store_queries.look(bank, lambda store: store.list_jobs(marks))
     return sum(row.source == source for row in rows)
 
 
@@ -155,8 +154,7 @@ def test_the_stored_form_of_a_key_is_no_key_of_another_source(bank: Warren) -> N
     with SyncClient(bank.broker_url, source="shop") as shop:
         first = shop.request("pay", {"amount": 7}, idempotency_key="invoice-20")
         assert first.result(timeout=60) == 7
-        row = job_of(bank, first.job_id)
-        assert row is not None
+        row = store_queries.rows_of(bank, [first.job_id])[first.job_id]
         stolen = str(row.stored_key).replace("invoice-20", "invoice-21")
         send(bank, request("guest", "pay", arguments={"amount": 2}, idempotency_key=stolen))
         assert shop.request("pay", {"amount": 8}, idempotency_key="invoice-21").result(timeout=60) == 8
@@ -177,7 +175,7 @@ def cancel(bank: Warren, source: str, *job_ids: UUID) -> None:
 
 
 def reason_of_tick(bank: Warren, name: str) -> str | None:
-    ticks = look(bank, lambda store: store.ticks_of(name))
+    ticks = store_queries.tick_history(bank, name)
     return ticks[0].reason if ticks and ticks[0].fired_at is not None else None
 
 
@@ -190,11 +188,11 @@ def test_a_tick_is_not_cancelled_by_the_id_that_its_name_and_time_give(bank: War
     until(lambda: marks_of(bank, "guesser") == len(guesses), "the marks of the cancels")
     put_once(bank, "guessed", at)
     until(lambda: reason_of_tick(bank, "guessed") is not None, "the tick to be requested")
-    (tick,) = look(bank, lambda store: store.ticks_of("guessed"))
+    [tick] = store_queries.tick_history(bank, "guessed")
     job_id = tick.job_id
     assert job_id is not None
     assert job_id not in guesses
-    until(lambda: (row := job_of(bank, job_id)) and row.state is JobState.SUCCEEDED, "the job to succeed")
+    until(lambda: store_queries.state_of(bank, job_id) is JobState.SUCCEEDED, "the job to succeed")
 
 
 @attack(
@@ -202,7 +200,7 @@ def test_a_tick_is_not_cancelled_by_the_id_that_its_name_and_time_give(bank: War
 )
 def test_a_tick_whose_job_was_cancelled_in_advance_shows_that_in_its_history(bank: Warren) -> None:
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=6)
-    secret = look(bank, lambda store: store.installation_secret(uuid4(), "none was made"))
+    secret = store_queries.look(bank, lambda store: store.installation_secret(uuid4(), "none was made"))
     cancel(bank, "insider", tick_job_id("foreseen", at, secret))
     until(lambda: marks_of(bank, "insider") == 1, "the mark of the cancel")
     put_once(bank, "foreseen", at)
@@ -220,7 +218,7 @@ def test_one_source_leaves_a_limited_number_of_marks(bank: Warren) -> None:
         with pytest.raises(CommandRefused, match="'flood' has cancelled 20 unknown jobs already"):
             flood.cancel(uuid4(), reply_timeout=60)
         job = flood.request("pay", {"amount": 3}, delay=3600)
-        until(lambda: job_of(bank, job.job_id), "the job to be accepted")
+        until(lambda: store_queries.state_of(bank, job.job_id), "the job to be accepted")
         flood.cancel(job.job_id, reply_timeout=60)  # that of a known job leaves none
     with SyncClient(bank.broker_url, source="calm") as calm:
         calm.cancel(uuid4(), reply_timeout=60)
@@ -235,8 +233,7 @@ def test_a_batch_of_no_workflow_leaves_no_marks(bank: Warren) -> None:
     send_all(bank, "warrener.commands", "job.cancel_requested", [whole])
     cancel(bank, "after it", uuid4())
     until(lambda: marks_of(bank, "after it") == 1, "a later cancel to be carried out")
-    rows = look(bank, lambda store: store.list_jobs(JobFilter(job_type=CANCEL_MARK, limit=5_000)))
-    assert not [row for row in rows if row.source in {"mapper", "warrener/supervisor"}]
+    assert marks_of(bank, "mapper") == marks_of(bank, "warrener/supervisor") == 0
 
 
 # -- names of queues -----------------------------------------------------------------------------------------
@@ -286,16 +283,11 @@ def test_a_schedule_makes_no_queue(bank: Warren) -> None:
 @attack("operator", "makes a queue by a redrive", refused="the redrive rejects the dead letter")
 def test_a_redrive_makes_no_queue(bank: Warren) -> None:
     dead = send(bank, request("shop", "doomed"))
-    until(lambda: (row := job_of(bank, dead)) and row.state is JobState.DEAD, "the job to die")
+    until(lambda: store_queries.state_of(bank, dead) is JobState.DEAD, "the job to die")
     redrive = event(
         "guest", "job.redrive_requested.v1", selection={"job_ids": [str(dead)]}, queue="beyond", by="guest"
     )
     send_all(bank, "warrener.commands", "job.redrive_requested", [redrive])
-
-    def rejected() -> bool:
-        which = DeadLetterFilter(job_ids=(dead,), states=())
-        found = look(bank, lambda store: store.dead_letter_store.list_dead_letters(which))
-        return bool(found) and found[0].state is DeadLetterState.REJECTED
-
-    until(rejected, "the dead letter to be rejected")
+    rejected = DeadLetterState.REJECTED
+    until(lambda: store_queries.dead_letter_of(bank, dead).state is rejected, "its dead letter's rejection")
     assert existing_queues(bank.broker_url, ["beyond"]) == []

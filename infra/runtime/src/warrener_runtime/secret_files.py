@@ -1,4 +1,4 @@
-"""Secrets from files: `WARRENER_BROKER_URL_FILE=/run/credentials/…` in place of `WARRENER_BROKER_URL`.
+"""Secrets in files: `WARRENER_BROKER_URL_FILE=/run/credentials/…` in place of `WARRENER_BROKER_URL`.
 
 So no password stands in an environment, which child processes inherit and `docker inspect` prints.
 """
@@ -45,6 +45,17 @@ def read_secret(variable: str, environment: Mapping[str, str]) -> str | None:
     if value:
         raise SecretFileError(f"expected {variable} or {name}, got both; unset one of them")
     return read_secret_file(name, file)
+
+
+def write_secret_file(file: Path, text: str) -> None:
+    """Write a file for its owner alone, atomically; one that is there keeps its mode."""
+    draft = file.with_name(f"{file.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    draft.write_text(text, encoding="utf-8")
+    if file.exists():
+        draft.chmod(stat.S_IMODE(file.stat().st_mode))  # its reader may be another user of its group
+    draft.replace(file)
 
 
 def exposure(setting: str, file: str) -> str | None:

@@ -87,7 +87,10 @@ class AttemptPayloads:
         return call.model_copy(update={"undo": call.undo.model_copy(update={"arguments": arguments})})
 
     def _answer(self, answer: events.Answer) -> events.Answer:
-        result = self._value(ValueKind.JOURNAL, answer.result, self._job_id, answer.call_id or "")
+        result = answer.result
+        if result is not None:
+            kind, text, call_id = ValueKind.JOURNAL, to_json(result), answer.call_id or ""
+            result = payloads.encrypt(self._codec, kind, text, self._job_id, call_id)
         error = answer.error and payloads.encrypt_error(self._codec, answer.error, self._job_id)
         return answer.model_copy(update={"result": result, "error": error})
 
@@ -97,11 +100,6 @@ class AttemptPayloads:
             if self.is_private
             else text
         )
-
-    def _value(self, kind: ValueKind, value: Any, job_id: UUID, name: str = "") -> Any:
-        if value is None or not self.is_private:
-            return value
-        return payloads.encrypt(self._codec, kind, to_json(value), job_id, name)
 
 
 def decrypt_attempt(

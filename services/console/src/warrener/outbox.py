@@ -92,8 +92,8 @@ class Taken:
         self.end = RelayedRows((), ())
 
 
-async def relay_batch(table: OutboxTable, client: Client, limit: int = BATCH_SIZE) -> int:
-    """Publish one batch; return the number of rows that it took. After an error they all stay."""
+async def relay_batch(table: OutboxTable, client: Client, limit: int = BATCH_SIZE) -> RelayedRows:
+    """Publish one batch; return its end. After an error all its rows stay."""
     async with table.take(limit) as taken:
         read = [(row.number, _read(row.request)) for row in taken.rows]
         requests = [(number, one) for number, one in read if isinstance(one, JobRequested)]
@@ -103,7 +103,7 @@ async def relay_batch(table: OutboxTable, client: Client, limit: int = BATCH_SIZ
         if requests:
             await client.send_all([request for _, request in requests])
         taken.end = RelayedRows([number for number, _ in requests], refused)
-        return len(taken.rows)
+        return taken.end
 
 
 def _read(request: str) -> JobRequested | str:

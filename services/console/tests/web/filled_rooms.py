@@ -67,6 +67,7 @@ BODY = (
     b'{"specversion":"1.0","type":"job.requested.v1","data":{"job_type":"no.such",'
     b'"arguments":{"password":"hunter2","q":"<script>alert(1)</script>"}}}'
 )
+HALF_PAIR = rb'{"password": "hunter2", "text": "\ud800"}'
 STEPS = [
     {"do": "retry", "after": "PT1M"},
     {"do": "alert", "after": "PT5M", "to": ["on-call"]},
@@ -264,11 +265,12 @@ class Filler:
         )
 
     async def put_parked(self) -> None:
-        """Messages of several reasons; one is hostile, one no text, one has a secret."""
+        """Messages of several reasons; one is hostile, one no text, two have a secret."""
         reasons = [
             ("unknown_job_type", BODY, "no agent has announced no.such", 5),
             ("not_json", f"{{ {HOSTILE}".encode(), f"expected JSON, got {{ {HOSTILE}", 50),
             ("not_json", bytes(range(256)), "expected JSON, got bytes that are no text", 500),
+            ("not_an_event", HALF_PAIR, "expected an event", 550),
             *(
                 ("invalid_arguments", BODY, f"expected a path, got none: {number}", 600 + number)
                 for number in range(9)

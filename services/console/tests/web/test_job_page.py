@@ -17,6 +17,7 @@ from warrener.operations.system import SharedInspector
 from warrener.selection import find_job_id
 from warrener.web.console import Console
 from warrener_contracts.events import FlightRecord
+from warrener_contracts.private_payloads import MARK
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.secrets import HIDDEN
 from warrener_store.dead_letters.rows import DeadLetterFilter, DeadLetterState, DeadLetterTransition
@@ -200,6 +201,11 @@ def test_hidden_arguments_are_those_of_the_job_that_is_requested_again() -> None
     given = {"user": "bob", "password": HIDDEN, "in": [{"api_key": HIDDEN}], "new": HIDDEN}
     restored = {"user": "bob", "password": "hunter2", "in": [{"api_key": "k"}], "new": HIDDEN}
     assert restore_hidden(given, original) == restored
+    envelope = {MARK: {"key": "k1", "nonce": "AAAA", "data": "AAAA"}}
+    words = {MARK: "encrypted (key k1)"}
+    assert restore_hidden(words, envelope) == envelope
+    for other in (words | {"new": 1}, {MARK: "encrypted (key k2)"}, {MARK: None}):
+        assert restore_hidden(other, {"user": "ann"}) == other
 
 
 # -- what all pages share of the broker --------------------------------------------------------------------

@@ -179,22 +179,23 @@ async def test_parked_messages_are_listed_by_reason_and_queue_without_secrets(ro
     assert len((await read(rooms, "/parked?reason=not_json"))["messages"]) == 2
     assert len((await read(rooms, "/parked?queue=warrener.status"))["messages"]) == 0
     ids = [message["parked_id"] for message in await read_pages(rooms, "/parked", "messages", limit=5)]
-    assert len(ids) == len(set(ids)) == 12
+    assert len(ids) == len(set(ids)) == 13
     for dropped, status, sentence in (([], 422, "got none"), (["none"], 409, "")):
         answer = await rooms.post("/api/v1/parked/drop", json={"ids": dropped})
         assert (answer.status_code, sentence in answer.text) == (status, True)
 
 
 async def test_a_parked_message_shows_its_body_as_what_it_is(rooms: Browser) -> None:
-    messages = (await read(rooms, "/parked?limit=3"))["messages"]
+    messages = (await read(rooms, "/parked?limit=4"))["messages"]
     addresses = [f"/parked/{message['parked_id']}" for message in messages]
-    json_body, broken, binary = [await read(rooms, address) for address in addresses]
+    json_body, broken, binary, half = [await read(rooms, address) for address in addresses]
     assert json.loads(json_body["body"])["data"]["arguments"]["password"] == "***"
     assert json_body["headers"]["authorization"] == "***"
     assert (broken["body_base64"], binary["body"]) == (None, None)
+    assert json.loads(half["body"]) == {"password": "***", "text": "\ud800"}
     pages = [await page_of(rooms, address) for address in addresses]
     assert "00 01 02" in pages[2]
-    assert [("hunter2" in text, "Drop for good" in text) for text in pages] == [(False, True)] * 3
+    assert [("hunter2" in text, "Drop for good" in text) for text in pages] == [(False, True)] * 4
 
 
 async def test_breakers_that_are_open_come_first(rooms: Browser) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,7 +29,6 @@ from warrener_store.store import StateStore
 
 _log = get_logger("job_types")
 
-_TAKES_OVER = datetime(9000, 1, 1, tzinfo=UTC)  # whenever an agent of the earlier user was seen
 REFRESH_INTERVAL = 1.0  # seconds between two reads
 _MAX_AGE = 1.5 * REFRESH_INTERVAL  # a request beside an announcement may be judged by either job type
 _REFRESH_WINDOW = 600.0  # seconds; job types that no request has named since are read on demand
@@ -137,7 +136,7 @@ class AnnouncementHandler:
         code_schedules: CodeSchedules,
         breakers: BreakerCache,
         known_queues: KnownQueues,
-        job_type_users: "JobTypeUsers",
+        job_type_users: JobTypeUsers,
     ) -> None:
         self._ports, self._known_queues, self._users = ports, known_queues, job_type_users
         self._bus, self._store, self._clock, _, _ = ports
@@ -192,7 +191,7 @@ class AnnouncementHandler:
         given = [row for row in rows if row.broker_user and self._users.find(row.name) == row.broker_user]
         await self._store.put_job_types([row for row in rows if self._users.find(row.name) is None])
         if given:
-            await self._store.put_job_types(given, _TAKES_OVER)
+            await self._store.put_job_types(given, takes_over=True)
 
     async def _report_conflicts(self, rows: Sequence[JobTypeRow], now: datetime) -> None:
         """Raise an incident for each of the first job types of which a declaration of these does not count.

@@ -190,11 +190,10 @@ def _reply_messages(
     event: events.JobRejected, address: str | None, public: str | None = None
 ) -> list[Message]:
     """Build the reply, which quotes values, and the event for everybody, which has the `public` detail."""
-    shown = event.model_copy(update={"data": event.data.model_copy(update={"detail": public})})
-    return [
-        build_message(event if public is None else shown),
-        *([build_reply(event, address)] if address else []),
-    ]
+    shown = event
+    if public is not None:
+        shown = event.model_copy(update={"data": event.data.model_copy(update={"detail": public})})
+    return [build_message(shown), *([build_reply(event, address)] if address else [])]
 
 
 def _if_set(name: str, moment: datetime | None) -> str:

@@ -24,8 +24,8 @@ from warrener_runtime.keys import (
     KeyFileError,
     MessageSigner,
     load_signer,
-    open_key,
     read_key_file,
+    read_public_key,
 )
 from warrener_scheduler.settings import SchedulerSettings
 
@@ -108,7 +108,7 @@ def _read_key(path: Path, name: str, found: Any) -> RequestKey:
         case {"public": str(public), "job_types": [*patterns]} if all(
             isinstance(one, str) for one in patterns
         ):
-            return RequestKey(open_key(path, "open_public_key", name, public), tuple(patterns))
+            return RequestKey(read_public_key(path, name, public), tuple(patterns))
         case _:
             problem = (
                 f'{path}: {name}: expected public = "…" and job_types = ["billing.*"], got something else; '

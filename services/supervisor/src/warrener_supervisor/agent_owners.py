@@ -1,9 +1,9 @@
 """The broker user to whom each agent id belongs: its events come from that user, or are not believed.
 
 An id that names a user is that user's. Another belongs to the user of its first heartbeat while the agent
-lives. After that another user may take the
-id, as when a release that names no user is rolled back to. The store decides between two users, and a
-supervisor remembers: a batch costs a query only if it has an agent that this supervisor has not seen.
+lives. After that another user may take the id, as when a release that names no user is rolled back to. The
+store decides between two users, and a supervisor remembers: a batch costs a query only if it has an agent
+that this supervisor has not seen.
 
 One user has a limited number of living agents, so that a guest does not fill the store with invented ones.
 """

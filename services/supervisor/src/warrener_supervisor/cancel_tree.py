@@ -26,7 +26,7 @@ _BATCH_SIZE = 500
 _WITH = "with the tree of "
 _MARKS_REREAD = 10.0  # seconds
 _MAX_MARKS_OF_ALL = 100
-"""Sources that may leave as many marks as one may: who sends them may call himself as he likes."""
+"""Sources that together may leave as many marks as each alone: a sender chooses its source freely."""
 
 
 async def cancel_trees(ports: SupervisorPorts, requests: Iterable[JobCancelRequested]) -> None:
@@ -128,10 +128,12 @@ class CancelMarks:
         if self._clock.monotonic() - self._read_at >= _MARKS_REREAD:
             self._read_at = self._clock.monotonic()
             self._open = Counter(await self._store.count_cancel_marks(_MAX_MARKS_OF_ALL * self._limit))
-        if self._open[source] >= self._limit or self._open.total() >= _MAX_MARKS_OF_ALL * self._limit:
+        own, of_all = self._open[source], self._open.total()
+        if own >= self._limit or of_all >= _MAX_MARKS_OF_ALL * self._limit:
+            full = f"{source!r} has cancelled {own}" if own >= self._limit else f"all have cancelled {of_all}"
             return (
-                f"expected the id of a job that was requested, got {job_id}, and {source!r} has cancelled "
-                f"{self._open[source]} unknown jobs already: cancel it once its request is accepted"
+                f"expected the id of a job that was requested, got {job_id}, and {full} unknown jobs already"
+                ": cancel it once its request is accepted"
             )
         self._open[source] += 1
         unknown.discard(job_id)  # the cancels that follow find the mark

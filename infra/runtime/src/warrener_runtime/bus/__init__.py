@@ -58,8 +58,7 @@ def open_bus(
     `namespace` is the first word of all our names on the broker; code does not see it. Raises ValueError for
     a malformed namespace. `connect_timeout`: seconds after which `start()` gives up; None: never.
     `connections`: 1 to 3, see RabbitBus. `signer` signs what is published to its exchange. `declare`: "never"
-    for a bus that makes exclusive queues alone. `user_id`: the
-    broker's user that messages name.
+    for a bus that makes exclusive queues alone. `user_id`: the broker's user that messages name.
     """
     # Simulations and pure code need the port alone and do not load a client of RabbitMQ.
     from warrener_runtime.bus.rabbitmq.bus import RabbitBus  # noqa: PLC0415

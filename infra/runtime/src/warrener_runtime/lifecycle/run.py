@@ -104,9 +104,9 @@ def on_broker_and_database(
 ) -> Service:
     """Put the service that `assemble` returns on RabbitMQ and its database, which start before it.
 
-    `claim` is `claim_namespace` of a store. `signs`: the exchange whose messages it signs,
-    if it has a key. `first` starts before all else. `connections`: see RabbitBus.
-    `names_user`: True if all messages name the broker's user as their sender.
+    `claim` is `claim_namespace` of a store. `signs`: the exchange whose messages it signs, if it has a key.
+    `first` starts before all else. `connections`: see RabbitBus. `names_user`: True if all messages name the
+    broker's user as their sender.
     """
     clock, entropy = DatabaseClock(database.time), SystemEntropy()
     bus = open_bus(

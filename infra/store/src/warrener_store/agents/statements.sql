@@ -48,14 +48,14 @@ FROM warrener_job_types
 WHERE $1::text[] IS NULL OR name = ANY($1::text[])
 
 -- name: put_job_types
--- Insert or replace job types by name. A job type belongs to its broker user while one of that user's agents lives, or
--- has announced it since $12. Of one user, the agent that started last declares it; where one does not say when it
--- started, the last to speak.
+-- Insert or replace job types by name. A job type belongs to its broker user while it is stored; with $12 another user
+-- takes it over. Of one user, the agent that started last declares it; where one does not say when it started, the last
+-- to speak.
 INSERT INTO warrener_job_types AS held ({job_type})
 SELECT {job_type}
 FROM {batch name text, queue text, arguments_schema text, result_schema text, guarantee text, policy text,
   description text, announced_by text, announced_at timestamptz,
-  broker_user text, started_at timestamptz, alive_since timestamptz} AS batch
+  broker_user text, started_at timestamptz, takes_over boolean} AS batch
 WHERE true
 ORDER BY batch.name
 ON CONFLICT (name) DO UPDATE SET
@@ -76,8 +76,5 @@ WHERE CASE
       WHEN held.started_at > excluded.started_at THEN false
       ELSE held.announced_at <= excluded.announced_at
     END
-  ELSE held.announced_at < ($12::timestamptz[])[1] AND NOT EXISTS (
-    SELECT 1 FROM warrener_agents
-    WHERE broker_user = held.broker_user AND last_seen_at >= ($12::timestamptz[])[1]
-  )
+  ELSE ($12::boolean[])[1]
 END

@@ -18,12 +18,12 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 class AgentStore(SqlSession):
     """Agents and job types."""
 
-    async def put_job_types(self, job_types: Sequence[JobTypeRow], alive_since: datetime = _LONG_AGO) -> None:
-        """Insert or replace the job types of one announcement by name, where one is not that of another
-        broker user with an agent that was seen at `alive_since` or later. Of one user, the agent that started
-        last counts."""
-        alive, rows = self.codec.encode_moment(alive_since), {row.name: row for row in job_types}
-        encoded = [(*JOB_TYPES.to_row(row, self.codec), alive) for row in rows.values()]
+    async def put_job_types(self, job_types: Sequence[JobTypeRow], *, takes_over: bool = False) -> None:
+        """Insert or replace the job types of one announcement by name. One that another broker user has
+        announced stays as it is, unless this user `takes_over`. Of one user, the agent that started last
+        counts."""
+        rows = {row.name: row for row in job_types}
+        encoded = [(*JOB_TYPES.to_row(row, self.codec), takes_over) for row in rows.values()]
         await self._put_rows("put_job_types", encoded)
 
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:

@@ -35,13 +35,13 @@ def translate_errors(where: object) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         raise _meaning_for_sqlite(error, where) from error
-    except _postgres_errors() as error:
+    except postgres_errors() as error:
         raise _meaning_for_postgres(error, where) from error
     except (OSError, TimeoutError) as error:  # no connection could be made, or no answer came
         raise StoreUnavailable(f"the store {where} does not answer: {_sentence(error)}{AGAIN}") from error
 
 
-def _postgres_errors() -> tuple[type[Exception], ...]:
+def postgres_errors() -> tuple[type[Exception], ...]:
     """The errors of asyncpg: none as long as nobody has imported it, and SQLite needs no such import."""
     if "asyncpg" not in sys.modules:
         return ()

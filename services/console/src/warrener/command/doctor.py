@@ -19,6 +19,7 @@ from warrener_runtime.cgroups import NoControlGroup, divisible, own_group
 
 if TYPE_CHECKING:
     from warrener.doctor.topology import TopologyDiff, TopologyDifference
+    from warrener_contracts.permissions import Holder
     from warrener_runtime.bus.namespace import NameMapper
 
 _ANY_USER = "user"  # of the broker's URL, in its place
@@ -39,6 +40,7 @@ def doctor(
     ),
     queue: list[str] | None = option("Queue that an agent serves, with --as; give one for each.", "NAME"),
     job_type: list[str] | None = option("Job types of the role, with --as.", "PATTERN"),
+    child_type: list[str] | None = option("Job types that handlers request, with --as agent.", "PATTERN"),
     broker: Broker = None,
     management: Management = None,
     store: Store = None,
@@ -55,8 +57,11 @@ def doctor(
     $ warrener doctor --json | jq '.[] | select(.status!="ok")'
     $ warrener doctor --as asker --job-type 'billing.*' --broker amqp://billing:secret@rabbit/
     """
+    from warrener.command.roles import holder_of
+
     if role is not None:
-        found = run(_check_role(resolve_endpoints(broker, store), role, queue, job_type, store))
+        holder = holder_of(role, _ANY_USER, queue, job_type, child_type)
+        found = run(_check_role(resolve_endpoints(broker, store), holder, store))
         _print(found, as_json=as_json)
     else:
         found = run(_check_all(resolve_endpoints(broker, store, management), as_json=as_json))
@@ -64,19 +69,10 @@ def doctor(
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _check_role(
-    endpoints: ResolvedEndpoints,
-    role: str,
-    queues: list[str] | None,
-    job_types: list[str] | None,
-    store: str | None,
-) -> list[CheckResult]:
-    from warrener.command.roles import holder_of
+async def _check_role(endpoints: ResolvedEndpoints, wanted: "Holder", store: str | None) -> list[CheckResult]:
     from warrener.doctor.roles import check_role, check_store_role
 
-    stored = [] if store is None else [await check_store_role(store, role)]
-
-    wanted = holder_of(role, _ANY_USER, queues, job_types)
+    stored = [] if store is None else [await check_store_role(store, wanted.role)]
     return [*stored, *[result async for result in check_role(endpoints, wanted)]]
 
 

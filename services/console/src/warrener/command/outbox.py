@@ -94,9 +94,9 @@ async def _relay(url: str, broker: str | None, interval: float, *, once: bool) -
         async def relay_all() -> None:
             nonlocal count
             while not done.is_set():
-                taken = await relay_batch(table, client)
-                count += taken
-                if taken < BATCH_SIZE:
+                published, refused = await relay_batch(table, client)
+                count += len(published)
+                if len(published) + len(refused) < BATCH_SIZE:
                     break
             if once:
                 done.set()
@@ -124,19 +124,19 @@ async def _opened(url: str) -> "AsyncGenerator[OutboxTable]":
     """The table at a URL. Raises CommandError for the errors of its database."""
     import sqlite3
 
-    import asyncpg
-
     from warrener.outbox import PostgresOutbox, SqliteOutbox
     from warrener_store.databases.address import SqliteAddress, StoreUrlError, parse_address
+    from warrener_store.databases.failures import postgres_errors
 
     try:
         address = parse_address(url)
     except StoreUrlError as error:
         raise UsageError(f"expected a database's URL, got {mask(url)}: {error}") from None
     table = SqliteOutbox(address) if isinstance(address, SqliteAddress) else PostgresOutbox(address)
+    failures: tuple[type[Exception], ...] = (sqlite3.Error, *postgres_errors(), OSError)
     try:
         yield table
-    except (sqlite3.Error, asyncpg.PostgresError, OSError) as error:
+    except failures as error:
         do = "check its URL; `warrener outbox create` makes the table"
         raise CommandError(f"expected {mask(url)} to answer, got: {error}", do=do) from error
     finally:

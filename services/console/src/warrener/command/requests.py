@@ -103,7 +103,7 @@ async def _request_one(
     endpoints: ResolvedEndpoints, spec: "JobSpec", *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """Request one job. True if it succeeded, or was not waited for."""
-    from warrener_client import BadRequest, RequestRejected, ResultTimeout
+    from warrener_client import BadRequest, RequestRejected, ResultTimeout, ResultUnreadable
 
     async with connect_client(endpoints) as client:
         try:
@@ -113,7 +113,7 @@ async def _request_one(
         try:
             if wait:
                 return _print_outcome(await _wait_for_outcome(endpoints, job, timeout), as_json=as_json)
-            with suppress(ResultTimeout):
+            with suppress(ResultTimeout, ResultUnreadable):
                 await job.outcome(timeout=_REJECTION_TIMEOUT)
         except RequestRejected as rejection:
             hint = await hint_at_job_type(endpoints, job.job_type)
@@ -133,7 +133,7 @@ async def _request_one(
 async def _wait_for_outcome(
     endpoints: ResolvedEndpoints, job: "Job", timeout: float | None
 ) -> "JobFinishedData":
-    from warrener_client import ResultTimeout
+    from warrener_client import ResultTimeout, ResultUnreadable
 
     reports = asyncio.create_task(_report_trouble(endpoints, job.job_id))
     try:
@@ -143,6 +143,10 @@ async def _wait_for_outcome(
         raise CommandError(
             str(late), do=f"look with `warrener job {job.job_id} --wait`", code=ExitCode.NOT_SUCCESSFUL
         ) from late
+    except ResultUnreadable as error:
+        raise CommandError(
+            str(error), do=f"the job has ended: `warrener job {job.job_id}` shows it"
+        ) from error
     except asyncio.CancelledError:
         err().print(f"[warning]![/] waiting ended; the job goes on: warrener job {job.job_id}")
         raise
@@ -253,7 +257,7 @@ async def _print_outcomes(jobs: "Sequence[Job]", timeout: float | None, *, as_js
 
 
 async def _outcome_line(job: "Job", timeout: float | None) -> dict[str, Any]:
-    from warrener_client import RequestRejected, ResultTimeout
+    from warrener_client import RequestRejected, ResultTimeout, ResultUnreadable
 
     try:
         ended = await job.outcome(timeout=timeout)
@@ -262,6 +266,8 @@ async def _outcome_line(job: "Job", timeout: float | None) -> dict[str, Any]:
         return {"job_id": job.job_id, "state": "rejected", "reason": reason, "detail": detail}
     except ResultTimeout:
         return {"job_id": job.job_id, "state": "unknown", "detail": "waiting ended; the job goes on"}
+    except ResultUnreadable as error:
+        return {"job_id": job.job_id, "state": "ended", "detail": str(error)}
     line = {"job_id": job.job_id, "state": ended.state, "result": ended.result, "error": ended.error}
     return line if ended.reason is None else line | {"reason": ended.reason}
 

@@ -1,11 +1,8 @@
 """Services: `warrener up`, `agent`, `scheduler`, `supervisor` and `console` run them, and `migrate`."""
 
-import json
 import os
-import re
 import shlex
 import sys
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -25,6 +22,8 @@ if TYPE_CHECKING:
     from warrener.up.processes import LogLevels
     from warrener.up.run import ConsoleAddress
     from warrener_store.databases.address import SqliteAddress
+
+_SCHEMA = "public"
 
 
 def up(
@@ -270,72 +269,6 @@ def token(
         err().print(f"  → its hash is in {file}; the token is not shown again", markup=False, highlight=False)
 
 
-def keys(
-    key_id: str = argument("Name of the key, such as 2026-11 or the name of a program.", "ID"),
-    *,
-    signing: bool = flag("--signing", "Make a key that signs requests, in place of one that encrypts."),
-    job_type: list[str] | None = option(
-        "With --signing: job types that it may request, such as 'bills.*'; repeatable.",
-        "PATTERN",
-        show_default="none",
-    ),
-    file: Path | None = option("File that gets the line of the key (default: it is printed).", "FILE"),
-) -> None:
-    """Make a key that encrypts payloads, or one that signs requests.
-
-    Of several keys in a file, the last one encrypts or signs. The public part of a signing key is printed for
-    the scheduler's WARRENER_SCHEDULER_REQUEST_KEYS_FILE.
-
-    $ warrener keys 2026-11 --file encryption-keys.toml
-    $ warrener keys billing --signing --job-type 'bills.*' --file billing-key.toml
-    """
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", key_id):
-        raise UsageError(
-            f"expected a-z, A-Z, 0-9, - and _ in the name of a key, got {key_id!r}", do="rename it"
-        )
-    before = "" if file is None else _read_keys(file, key_id)
-    secret, public = _make_signing_key() if signing else (b64encode(os.urandom(32)).decode(), "")
-    line = f'{key_id} = "{secret}"'
-    if file is not None:
-        file.touch(0o600)
-        with file.open("a") as opened:
-            print(line if not before or before.endswith("\n") else f"\n{line}", file=opened)
-    shown = [] if file else [line]
-    if signing:
-        comment = "" if job_type else "  # it may request none: add some"
-        patterns = f"job_types = {json.dumps(job_type or [])}{comment}"
-        shown += [f"[{key_id}]", f'public = "{public}"', patterns]
-    for text in shown:
-        print(text)
-
-
-def _read_keys(file: Path, key_id: str) -> str:
-    """The text of a file of keys that may get another one. Raises UsageError."""
-    from tomllib import TOMLDecodeError, loads
-
-    try:
-        text = file.read_text("utf-8") if file.exists() else ""
-        is_known = key_id in loads(text)
-    except (OSError, UnicodeDecodeError, TOMLDecodeError):
-        raise UsageError(
-            f"expected a file of keys, got {file}, which is none", do="name another with --file"
-        ) from None
-    if is_known:
-        raise UsageError(f"expected a name that {file} has not, got {key_id}", do="choose another")
-    return text
-
-
-def _make_signing_key() -> tuple[str, str]:
-    try:
-        from warrener_runtime.encryption import make_signing_key
-    except ModuleNotFoundError:
-        raise CommandError(
-            "expected the package cryptography, got an installation without it",
-            do="install warrener with its extra `encryption`",
-        ) from None
-    return make_signing_key()
-
-
 def _has_console() -> bool:
     return find_spec("uvicorn") is not None and find_spec("fastapi") is not None
 
@@ -356,7 +289,7 @@ def migrate(
         "ROLE",
     ),
     user: str | None = option("Role of PostgreSQL, with --grants.", "NAME"),
-    schema: str = option("Schema of the tables, with --grants.", "NAME", default="public"),
+    schema: str = option("Schema of the tables, with --grants.", "NAME", default=_SCHEMA),
     store: Store = None,
     as_json: Json = False,
 ) -> None:
@@ -370,6 +303,10 @@ def migrate(
     """
     from warrener_store import migrate as migrate_store
 
+    if grants is None and (user is not None or schema != _SCHEMA):
+        raise UsageError(
+            "expected --user and --schema with --grants, got them alone", do="add --grants, or leave them out"
+        )
     if grants is not None:
         _print_grants(grants, user, schema, as_json=as_json)
         return

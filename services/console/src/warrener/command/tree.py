@@ -284,7 +284,8 @@ def _add_escalations(app: typer.Typer, word: Word) -> None:
 
 
 _ADD: Mapping[str, Callable[[typer.Typer, Word], None]] = {
-    **dict.fromkeys(("up", "env", "keys", "migrate"), _command("services")),
+    **dict.fromkeys(("up", "env", "migrate"), _command("services")),
+    "keys": _command("keys"),
     **dict.fromkeys(("agent", "scheduler", "supervisor"), _command("services", context_settings=_FORWARD)),
     **dict.fromkeys(("jobs", "job", "cancel", "send", "resume", "undo"), _command("jobs")),
     **dict.fromkeys(("explain", "trace", "find", "top"), _command("inspect")),
@@ -347,7 +348,7 @@ _ABOUTS = {
         "of handlers.",
         "keys": "Make a key that encrypts payloads, or one that signs requests.",
         "migrate": "Create the tables of the state store, or bring them to this version; safe to repeat.",
-        "topology": "Show the exchanges and queues, declare them, compare them with the broker; print "
+        "topology": "Show the exchanges and queues, make them, compare them with the broker; print "
         "permissions of roles.",
         "breaker": "Circuit breakers, which hold jobs back: list, show, open and close by hand.",
         "outbox": "The outbox of requesters, a table of their own database: create, relay, show.",

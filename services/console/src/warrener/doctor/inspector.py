@@ -40,7 +40,7 @@ _LOOK_INTERVAL = 0.05  # seconds
 _PROBE_SECONDS = 3.0
 _PROBE = commands.Basic.Properties(delivery_mode=2, expiration="100")  # milliseconds
 PROBE_WAITS = "messages wait there, behind which none comes back in seconds"
-_ACCESS_REFUSED, _NOT_FOUND, _PRECONDITION_FAILED = 403, 404, 406
+ACCESS_REFUSED, _NOT_FOUND, PRECONDITION_FAILED = 403, 404, 406
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class BrokerInspector:
         """The counts of a queue; None if it does not exist. Raises ChannelRefused if the user may not look,
         which is tried once: RabbitMQ 4.3 compares permissions, and logs each refusal."""
         if (reason := self._unseen.get(name)) is not None:
-            raise ChannelRefused(_ACCESS_REFUSED, reason)
+            raise ChannelRefused(ACCESS_REFUSED, reason)
         declare = commands.Queue.Declare(queue=self.names.to_broker(name), passive=True)
         try:
             seen = await self._declare(declare, commands.Queue.DeclareOk, _NOT_FOUND)
         except ChannelRefused as refusal:
-            if refusal.code == _ACCESS_REFUSED:
+            if refusal.code == ACCESS_REFUSED:
                 self._unseen[name] = refusal.reason
             raise
         if isinstance(seen, ChannelRefused):
@@ -101,7 +101,7 @@ class BrokerInspector:
         """The broker's words for how an existing queue differs from the spec; None if it is the same."""
         queue = self.names.queue(spec)
         declare = commands.Queue.Declare(queue=queue.name, durable=True, arguments=dict(queue.arguments))
-        seen = await self._declare(declare, commands.Queue.DeclareOk, _PRECONDITION_FAILED)
+        seen = await self._declare(declare, commands.Queue.DeclareOk, PRECONDITION_FAILED)
         return seen.reason if isinstance(seen, ChannelRefused) else None
 
     async def exchange_differs(self, spec: ExchangeSpec) -> str | None:
@@ -113,7 +113,7 @@ class BrokerInspector:
             durable=True,
             arguments={"alternate-exchange": exchange.alternate} if exchange.alternate else None,
         )
-        seen = await self._declare(declare, commands.Exchange.DeclareOk, _PRECONDITION_FAILED)
+        seen = await self._declare(declare, commands.Exchange.DeclareOk, PRECONDITION_FAILED)
         return seen.reason if isinstance(seen, ChannelRefused) else None
 
     async def _declare(self, declare: Method, answer: type[M], expected: int) -> M | ChannelRefused:
@@ -170,7 +170,7 @@ class BrokerInspector:
         """
         look = commands.Exchange.Declare(exchange=self.names.to_broker(topology.EVENTS), passive=True)
         async with self._channel() as channel:
-            self.publish(channel, self._own_queue_name())
+            self.publish(channel, self.own_queue_name())
             answer = asyncio.ensure_future(_call(channel, look, commands.Exchange.DeclareOk))
             while not answer.done() and self._session.blocked is None:
                 await asyncio.wait({answer}, timeout=_LOOK_INTERVAL)
@@ -244,7 +244,7 @@ class BrokerInspector:
                         found[(await arrivals.next())[0].body.decode()] = None
         return found
 
-    def _own_queue_name(self) -> str:
+    def own_queue_name(self) -> str:
         """A fresh name of a queue that every role may declare; it is also the routing key of its pings."""
         return self.names.to_broker(topology.ping_queue(uuid4().hex).name)
 
@@ -252,7 +252,7 @@ class BrokerInspector:
         self, channel: Channel, arguments: Mapping[str, str | int] = MappingProxyType({})
     ) -> str:
         """Declare a queue that goes with the connection; its name on the broker."""
-        queue = self._own_queue_name()
+        queue = self.own_queue_name()
         declare = commands.Queue.Declare(queue=queue, exclusive=True, arguments=dict(arguments))
         await _call(channel, declare, commands.Queue.DeclareOk)
         return queue

@@ -9,6 +9,7 @@ refuses it once it has compared the routing key. A queue that holds no message i
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from itertools import product
 from uuid import uuid4
 
 from pamqp import commands
@@ -16,7 +17,7 @@ from pamqp.base import Frame as Method
 
 from warrener.context import ResolvedEndpoints
 from warrener.doctor import CheckResult, failed, ok
-from warrener.doctor.inspector import BrokerInspector, open_inspector
+from warrener.doctor.inspector import ACCESS_REFUSED, PRECONDITION_FAILED, BrokerInspector, open_inspector
 from warrener.errors import UsageError
 from warrener_amqp.channel import Channel
 from warrener_contracts import topology
@@ -30,7 +31,6 @@ _NOBODY = "doctor-nobody"
 """Stands for a user, queue, agent and job type of others in names and keys."""
 _VERBS = {"configure": "make and delete", "write": "write to and bind", "read": "read and bind from"}
 _MAX_LISTED = 20
-_ACCESS_REFUSED, _PRECONDITION_FAILED = 403, 406
 _REFUSED = re.compile("access to (queue|exchange|topic) ")
 
 
@@ -87,14 +87,16 @@ async def _attempts(attacker: "_Attacker", holder: Holder) -> AsyncIterator[tupl
         for verb, words in _VERBS.items():
             expected = _matches(getattr(wanted, verb), name)
             yield f"{words} {name}", expected, await attacker.may(verb, name)
-    impersonates = await attacker.may_impersonate()
-    yield "publish in the name of another user (tag impersonator)", False, impersonates
+    refused = await attacker.publish(topology.PINGS, attacker.queue)
+    yield f"publish to {topology.PINGS} under the name of a queue for pings", True, refused != ACCESS_REFUSED
+    yield "publish in the name of another user (tag impersonator)", False, not refused
     exchanges = ["", topology.PINGS, *(one.name for one in topology.EXCHANGES if one.kind == "topic")]
-    for exchange, key in ((names.to_broker(one), key) for one in exchanges for key in _keys(holder, one)):
+    tried = ((one, key) for one in exchanges for key in dict.fromkeys(_keys(holder, one)))
+    for exchange, key in ((names.to_broker(one), key) for one, key in tried):
         keys = (wanted.keys or {}).get(exchange, _EVERYTHING)
-        if not impersonates:  # else the message would arrive
+        if refused == PRECONDITION_FAILED:  # else the message might arrive
             expected = _matches(wanted.write, exchange or "amq.default") and _matches(keys.write, key)
-            may = await attacker.may_publish(exchange, key)
+            may = await attacker.publish(exchange, key) != ACCESS_REFUSED
             yield f"publish to {exchange or 'amq.default'} under {key!r}", expected, may
         if exchange:
             expected = _matches(wanted.read, exchange) and _matches(keys.read, key)
@@ -105,12 +107,12 @@ class _Attacker:
     """Tries what a user may do. Its own queue takes no message, and goes with the connection."""
 
     def __init__(self, inspector: BrokerInspector, queue: str) -> None:
-        self._inspector, self._queue = inspector, queue
+        self._inspector, self.queue = inspector, queue
         self.names = inspector.names
 
     @classmethod
     async def make(cls, inspector: BrokerInspector) -> "_Attacker":
-        queue = inspector.names.to_broker(topology.ping_queue(uuid4().hex).name)
+        queue = inspector.own_queue_name()
         declare = commands.Queue.Declare(queue=queue, exclusive=True, arguments={"x-max-length": 0})
         refusal = await inspector.refusal(lambda channel: channel.call(declare, commands.Queue.DeclareOk))
         if refusal is not None:
@@ -121,13 +123,13 @@ class _Attacker:
         if verb == "read":
             return await self._bind(name, uuid4().hex) not in {"queue", "exchange"}
         if verb == "write":  # the other exchange does not exist
-            bind = commands.Exchange.Bind(destination=name, source=self._queue, routing_key="doctor")
+            bind = commands.Exchange.Bind(destination=name, source=self.queue, routing_key="doctor")
             return await self._permits(bind, commands.Exchange.BindOk)
         look = commands.Exchange.Declare(exchange=name, passive=True)
         refusal = await self._inspector.refusal(
             lambda channel: channel.call(look, commands.Exchange.DeclareOk)
         )
-        if refusal is not None and refusal.code == _ACCESS_REFUSED:
+        if refusal is not None and refusal.code == ACCESS_REFUSED:
             return False  # RabbitMQ 4.3 lets those look who may configure
         if refusal is None:
             declare = commands.Exchange.Declare(exchange=name, exchange_type="headers")
@@ -138,14 +140,9 @@ class _Attacker:
     async def may_bind(self, exchange: str, key: str) -> bool:
         return not await self._bind(exchange, key)
 
-    async def may_publish(self, exchange: str, key: str) -> bool:
-        return await self._publish(exchange, key) != _ACCESS_REFUSED
-
-    async def may_impersonate(self) -> bool:
-        return await self._publish(topology.PINGS, self._queue) != _PRECONDITION_FAILED
-
-    async def _publish(self, exchange: str, key: str) -> int:
-        look = commands.Queue.Declare(queue=self._queue, passive=True)
+    async def publish(self, exchange: str, key: str) -> int:
+        """Publish in the name of another user; return the code of the refusal, 0 if there is none."""
+        look = commands.Queue.Declare(queue=self.queue, passive=True)
 
         async def attempt(channel: Channel) -> None:
             self._inspector.publish(channel, key, exchange, user_id=_NOBODY)
@@ -156,21 +153,21 @@ class _Attacker:
 
     async def _bind(self, exchange: str, key: str) -> str:
         """Bind the own queue for a moment; return the kind of thing that the broker refuses: `topic`."""
-        bind = commands.Queue.Bind(queue=self._queue, exchange=exchange, routing_key=key)
-        unbind = commands.Queue.Unbind(queue=self._queue, exchange=exchange, routing_key=key)
+        bind = commands.Queue.Bind(queue=self.queue, exchange=exchange, routing_key=key)
+        unbind = commands.Queue.Unbind(queue=self.queue, exchange=exchange, routing_key=key)
 
         async def attempt(channel: Channel) -> None:
             await channel.call(bind, commands.Queue.BindOk)
             await channel.call(unbind, commands.Queue.UnbindOk)
 
         refusal = await self._inspector.refusal(attempt)
-        if refusal is None or refusal.code != _ACCESS_REFUSED:
+        if refusal is None or refusal.code != ACCESS_REFUSED:
             return ""
         return found[1] if (found := _REFUSED.search(refusal.reason)) else "exchange"
 
     async def _permits(self, method: Method, answer: type[Method]) -> bool:
         refusal = await self._inspector.refusal(lambda channel: channel.call(method, answer))
-        return refusal is None or refusal.code != _ACCESS_REFUSED
+        return refusal is None or refusal.code != ACCESS_REFUSED
 
 
 _EVERYTHING = KeyPatterns(".*", ".*")
@@ -201,10 +198,11 @@ def _keys(holder: Holder, exchange: str) -> Iterator[str]:
         return
     yield from ("#", "*.#", "", f"{_NOBODY}\n", topology.pulse_key(_NOBODY))
     routes = {route for kind in declared_events().values() for route in kind.routes}
+    types = [one.replace("*", _NOBODY) for one in (_NOBODY, *holder.job_types, *holder.child_types)]
     for key in sorted({route.key for route in routes if route.exchange == exchange}):
-        yield re.sub(r"\{\w+\}", _NOBODY, key)
-        if holder.queues:
-            yield re.sub(r"\{\w+\}", _NOBODY, key.replace("{queue}", holder.queues[0]))
+        for job_type, queue in product(types, (_NOBODY, *holder.queues[:1])):
+            own = key.replace("{job_type}", job_type).replace("{queue}", queue)
+            yield re.sub(r"\{\w+\}", _NOBODY, own)
         yield f"{key.partition('.')[0].partition('{')[0] or _NOBODY}.#"
 
 

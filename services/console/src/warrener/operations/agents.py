@@ -111,11 +111,11 @@ async def list_agents(backend: Backend, query: AgentsQuery) -> AgentsPage:
 
 
 async def find_agents(backend: Backend, query: AgentsQuery) -> list[AgentSummary]:
-    now = await backend.now()
+    now, masker = await backend.now(), (await backend.learn()).every
     rows = await backend.store.agents(None if query.all else now - _SHOWN)
     return [
         agent
-        for agent in (agent_of(row, now, backend.masker) for row in rows)
+        for agent in (agent_of(row, now, masker) for row in rows)
         if query.q.lower() in agent.agent_id.lower()
         and (not query.queue or query.queue in agent.queues)
         and query.state in ("", agent.state)
@@ -153,7 +153,7 @@ async def read_agent(backend: Backend, agent_id: str) -> AgentDetails:
             f"expected an agent, got none with the id {agent_id!r:.140}; agents that are gone are forgotten"
         )
     owned = await store.running_attempts(owners=[agent_id])
-    attempts = [mask_attempt(masker, one) for one in await store.lost_attempts(agent_id, _MAX_LOST)]
+    attempts = [mask_attempt(masker.every, one) for one in await store.lost_attempts(agent_id, _MAX_LOST)]
     shown = list(owned)[:_MAX_RUNNING]
     found = await store.jobs_by_id({*shown, *(attempt.job_id for attempt in attempts)})
     jobs = {job_id: mask_job(masker, job) for job_id, job in found.items()}
@@ -173,7 +173,7 @@ async def read_agent(backend: Backend, agent_id: str) -> AgentDetails:
         for job in (jobs.get(attempt.job_id),)
     ]
     return AgentDetails(
-        **dict(agent_of(row, await backend.now(), masker)),
+        **dict(agent_of(row, await backend.now(), masker.every)),
         runs=sorted(runs, key=lambda one: (one.started_at is None, one.started_at)),
         runs_more=len(owned) > _MAX_RUNNING,
         lost=lost,

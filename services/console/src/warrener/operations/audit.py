@@ -64,7 +64,7 @@ async def list_records(backend: Backend, query: AuditQuery) -> AuditPage:
     after = read_position(query.after, lambda moment, key: AuditPosition(moment, UUID(key)))
     found = await backend.store.audit_records(which, query.limit + 1, after)
     shown, following = cut_page(found, query.limit, lambda one: (one.recorded_at, one.record_id))
-    hide = backend.masker.text
+    hide = (await backend.learn()).every.text
     records = [
         fields_from(AuditEntry, one) | {"reason": hide(one.reason), "sentence": hide(one.sentence)}
         for one in shown

@@ -97,7 +97,7 @@ async def read_breaker(backend: Backend, name: str) -> Breaker:
 async def _read_all(backend: Backend) -> dict[str, Breaker]:
     store = backend.store
     rows, types = await store.breakers(), await store.job_types()
-    return breakers_of(rows, types, await store.count_jobs(), backend.masker)
+    return breakers_of(rows, types, await store.count_jobs(), (await backend.learn()).every)
 
 
 def breakers_of(

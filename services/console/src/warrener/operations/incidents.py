@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from warrener.errors import NothingFound, UsageError
 from warrener.operations import noun
+from warrener.operations.masking import Masker
 from warrener.render.tones import Tone
 from warrener_contracts.fields import Duration, JsonObject, parse_duration
 from warrener_contracts.json_safety import is_array, is_object
@@ -106,23 +107,24 @@ async def list_incidents(backend: noun.Backend, query: IncidentsQuery) -> Incide
     $ warrener escalation list
     $ warrener escalation list --all --json | jq -r '.[].fingerprint'
     """
-    now, after = await backend.now(), noun.read_position(query.after, rows.IncidentPosition)
+    now, masker = await backend.now(), (await backend.learn()).every
+    after = noun.read_position(query.after, rows.IncidentPosition)
     which = rows.IncidentFilter(closed=query.closed, after=after, limit=query.limit + 1)
     found = await backend.store.escalations.incidents(which)
     shown, following = noun.cut_page(found, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
-    incidents = [Incident.model_validate(_fields(row, now, backend)) for row in shown]
+    incidents = [Incident.model_validate(_fields(row, now, masker)) for row in shown]
     return IncidentsPage(incidents=incidents, next=following)
 
 
-def _fields(row: rows.IncidentRow, now: datetime, backend: noun.Backend) -> dict[str, Any]:
+def _fields(row: rows.IncidentRow, now: datetime, masker: Masker) -> dict[str, Any]:
     adoptions = [] if row.policy_history is None else list(row.policy_history.adoptions)
     return noun.fields_from(IncidentDetails, row) | {
-        "text": backend.masker.text(_text(row.sample)),
-        "sample": backend.masker.value(row.sample),
+        "text": masker.text(_text(row.sample)),
+        "sample": masker.value(row.sample),
         "state": _state(row, now),
         "policy": adoptions[-1].name if adoptions else "",
         "policy_history": adoptions,
-        "last_error": None if row.last_error is None else backend.masker.text(row.last_error),
+        "last_error": None if row.last_error is None else masker.text(row.last_error),
     }
 
 
@@ -173,7 +175,7 @@ async def read_incident(backend: noun.Backend, fingerprint: str) -> IncidentDeta
     row = known[0]
     versions = await incidents.policies() if row.policy_version else []
     found = await incidents.pending(row.fingerprint, rows.ALL_STEPS_DONE + 1, _MAX_OCCURRENCES + 1)
-    fields = _fields(row, now, backend) | {
+    fields = _fields(row, now, (await backend.learn()).every) | {
         "steps": policy_steps(row, versions),
         "occurrences": [
             ListedOccurrence(

@@ -47,7 +47,7 @@ class JobTypeDetails(job_types.DeclaredJobType):
 
 
 async def read_job_type(backend: Backend, name: str, window: series.StatisticsWindow) -> JobTypeDetails:
-    now, store = await backend.now(), backend.store
+    now, store, masker = await backend.now(), backend.store, await backend.learn()
     resolution = series.RESOLUTIONS[window]
     row = (await store.job_types([name])).get(name)
     counts = [count for count in await store.count_jobs() if count.job_type == name]
@@ -69,11 +69,9 @@ async def read_job_type(backend: Backend, name: str, window: series.StatisticsWi
         live=job_types.live_counts(counts)[name],
         versions=_versions(buckets, deploys, now),
         deploys=job_types.deploy_summaries(deploys),
-        causes=series.causes_of(
-            causes, [point.starts_at for point in points], _MAX_CAUSES, backend.masker.text
-        ),
+        causes=series.causes_of(causes, [point.starts_at for point in points], _MAX_CAUSES, masker),
         agents=[
-            agent_of(agent, now, backend.masker)
+            agent_of(agent, now, masker.every)
             for agent in await store.agents(now - _AGENTS_SHOWN)
             if (name in agent.job_types if agent.job_types is not None else queue in agent.queues)
         ],

@@ -26,6 +26,7 @@ from warrener.render.screen import WIDE, one_line, out, table
 from warrener.selection import as_uuid, find_job, find_job_id
 from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.state_machine import TERMINAL, JobState
+from warrener_runtime.secrets import cut
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.errors import UnknownJob
 from warrener_store.jobs.rows import JobFilter, JobRow
@@ -215,7 +216,7 @@ def job_fields(
     """The fields that a row has of a model, without secrets. `turns`: those of a workflow."""
     masker, error = masker.of(row.job_type), row.error if row.state is not JobState.SUCCEEDED else None
     if error is not None and model is ListedJob:
-        beginning = {"message": error.message[:_MAX_MESSAGE], "stack": None, "flight_record": None}
+        beginning = {"message": cut(error.message, _MAX_MESSAGE), "stack": None, "flight_record": None}
         error = error.model_copy(update=beginning)
     breaker = breakers.find_blocking(row.job_type, row.policy, row.queue) if row.state in _HELD else None
     texts = {name: getattr(row, name) for name in ("progress_note", "cancel_reason")}
@@ -233,10 +234,12 @@ def job_fields(
 
 def _write_briefly(arguments: JsonObject, masker: Masker) -> str:
     """Write arguments as the filter of a list takes them, `path=a.csv rows=17`, without secrets."""
-    cut = {name: value[:_MAX_VALUE] if isinstance(value, str) else value for name, value in arguments.items()}
+    shortened = {
+        name: cut(value, _MAX_VALUE) if isinstance(value, str) else value for name, value in arguments.items()
+    }
     words = [
         f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in masker.value(cut).items()
+        for name, value in masker.value(shortened).items()
     ]
     line = one_line(" ".join(words))
     return line if len(line) <= _MAX_ARGUMENTS else f"{line[: _MAX_ARGUMENTS - 1]}…"

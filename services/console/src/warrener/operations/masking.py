@@ -20,6 +20,7 @@ from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.marks import WHOLE
 from warrener_contracts.private_payloads import MARK, shown
 from warrener_runtime.secrets import HIDDEN, mask
+from warrener_runtime.terminal import escape_json
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
     from warrener.explanations.explanation import Explanation
@@ -47,13 +48,15 @@ DEFAULT_MASKED_FIELDS = (
     "iban",
     "ssn",
 )
+_DOCUMENTS = frozenset({"arguments", "result"})  # names of what a schema may mark as a whole
 _MAX_DEPTH = 64
 _MAX_NAME = 200  # characters that are looked at; the cache has thousands of names
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _NAME = re.compile(r"""(?<![\w.\-])(?P<name>["']?[\w.\-]{1,64}["']?)\s{0,3}(?:=>|=|:)\s{0,3}""", re.ASCII)
 _VALUE = re.compile(
-    r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?:Bearer|Basic|Token)\s+[^\s,;'"]+|[^\s,;&)\]}"']+""",
-    re.ASCII | re.IGNORECASE,
+    r""""(?:[^"\\\n]|\\.)*+(?:"|\\?$)|'(?:[^'\\\n]|\\.)*+(?:'|\\?$)"""  # perhaps cut off within
+    r"""|(?:Bearer|Basic|Token)\s+[^\s,;'"]+|[^\s,;&)\]}"']+""",
+    re.ASCII | re.IGNORECASE | re.MULTILINE,
 )
 _NAMED_GROUP = re.compile(r"""["'](?P<name>[^"'\\\n]{1,64})["']\s{0,3}:\s{0,3}[\[{]""")
 _BEARER = re.compile(r"\b(?P<scheme>Bearer|Basic)\s+[\w.~+/=\-]{8,}", re.ASCII | re.IGNORECASE)
@@ -98,7 +101,9 @@ class Masker:
             for job_type, names in marks.items()
             if names and not self._hides_nothing
         }
-        everything = frozenset(name for names in marks.values() for name in names if name != WHOLE)
+        everything = frozenset[str]().union(*marks.values())
+        if WHOLE in everything:
+            everything = everything - {WHOLE} | _DOCUMENTS
         if not self._hides_nothing and self.every.marked != everything:
             self.every = Masker(self._fields, everything) if everything else self
 
@@ -127,7 +132,7 @@ class Masker:
         with suppress(ValueError, RecursionError):
             document = json.loads(text)
             masked = self.value(document)
-            return text if masked == document else json.dumps(masked, ensure_ascii=False)
+            return text if masked == document else escape_json(json.dumps(masked, ensure_ascii=False))
         for found in _NAMED_GROUP.finditer(text):  # the beginning of a document
             if self.is_masked(found["name"]):
                 text = text[: found.end() - 1] + HIDDEN
@@ -233,11 +238,18 @@ def mask_explanation(masker: Masker, explanation: "Explanation") -> "Explanation
 
 
 def restore_hidden(given: object, original: object) -> Any:
-    """Put the values of the original where the given document has a hidden one at the same place."""
+    """Put the values of the original where the given document has a hidden or encrypted one at the same
+    place."""
     if given == HIDDEN:
         return original
     if is_object(given) and is_object(original):
-        return {name: restore_hidden(value, original.get(name, value)) for name, value in given.items()}
+        words = shown(original)
+        return {
+            name: restore_hidden(
+                HIDDEN if name == MARK and value == words else value, original.get(name, value)
+            )
+            for name, value in given.items()
+        }
     if is_array(given) and is_array(original) and len(given) == len(original):
         return [restore_hidden(item, other) for item, other in zip(given, original, strict=True)]
     return given

@@ -38,7 +38,8 @@ class Backend:
     """The store, one client of the broker, and one connection that inspects it. Reads query the store; every
     change goes through the broker.
 
-    `query_broker` has a connection that is open already; None: each explanation opens one.
+    `query_broker` has a connection that is open already; None: each explanation opens one. Readers of the
+    store hide secrets by `learn`: `masker` alone knows no schema.
     """
 
     query_broker: "QueryBroker | None" = None
@@ -46,7 +47,7 @@ class Backend:
     def __init__(self, store: "Store | None", endpoints: ResolvedEndpoints, masker: Masker) -> None:
         self._store, self.endpoints, self.masker = store, endpoints, masker
         self._connections = AsyncExitStack()
-        self._connecting = asyncio.Lock()
+        self._connecting, self._learning = asyncio.Lock(), asyncio.Lock()
         self._client: Client | None = None
         self._shared: dict[Any, Any] = {}
         self._learned_at = float("-inf")
@@ -85,17 +86,18 @@ class Backend:
     async def learn(self) -> Masker:
         """Return the masker, which knows the fields that the schemas of job types mark as secrets; as they
         were a second ago, or now."""
-        if monotonic() - self._learned_at > _MAX_AGE:
-            rows = (await self.store.job_types()).values()
-            versions = {(row.name, row.announced_by, row.announced_at): row for row in rows}
-            self._marks = {
-                version: known
-                if (known := self._marks.get(version)) is not None
-                else marked_names(row.arguments_schema) | marked_names(row.result_schema)
-                for version, row in versions.items()
-            }
-            self.masker.learn({name: marks for (name, *_), marks in self._marks.items()})
-            self._learned_at = monotonic()
+        async with self._learning:
+            if monotonic() - self._learned_at > _MAX_AGE:
+                rows = (await self.store.job_types()).values()
+                versions = {(row.name, row.announced_by, row.announced_at): row for row in rows}
+                self._marks = {
+                    version: known
+                    if (known := self._marks.get(version)) is not None
+                    else marked_names(row.arguments_schema) | marked_names(row.result_schema)
+                    for version, row in versions.items()
+                }
+                self.masker.learn({name: marks for (name, *_), marks in self._marks.items()})
+                self._learned_at = monotonic()
         return self.masker
 
     async def now(self) -> datetime:

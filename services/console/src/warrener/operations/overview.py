@@ -111,19 +111,19 @@ class Overview(BaseModel):
 
 async def read_overview(backend: Backend, query: OverviewQuery) -> Overview:
     """The whole system: throughput, success, failures by cause, lag, and what needs somebody."""
-    store, now = backend.store, await backend.now()
+    store, now, masker = backend.store, await backend.now(), await backend.learn()
     resolution = series.RESOLUTIONS[query.window]
     recent, counts = await series.read_recent(store, now), await store.count_jobs()
     types, agents = await store.job_types(), await find_agents(backend, AgentsQuery())
     names = job_types.series_names(types, counts)
-    breakers = breakers_of(await store.breakers(), types, counts, backend.masker).values()
+    breakers = breakers_of(await store.breakers(), types, counts, masker.every).values()
     queues = await _read_queues(backend, counts, agents, paused_queues(breakers))
     points = (await series.read_series(store, None, resolution, recent))[""]
     shown = await _shown_types(backend, names, query.window, recent)
     trends = await series.read_series(store, shown, _LINES[query.window], recent)
     moments = [point.starts_at for point in points]
     cause_buckets = await store.statistics.causes(resolution.span, names, resolution.since(now))
-    causes = series.causes_of(cause_buckets, moments, _MAX_CAUSES, backend.masker.text)
+    causes = series.causes_of(cause_buckets, moments, _MAX_CAUSES, masker)
     deploys = await store.statistics.deploys(now - job_types.DEPLOYS_SHOWN)
     live: Counter[JobState] = Counter()
     for states in job_types.live_counts(counts).values():

@@ -102,7 +102,8 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     chosen = sorted(name for name in names if query.q.lower() in name.lower() and name > query.after)
     shown = chosen[: query.limit]
     system = await read_system(backend, shown)
-    agents = [agent_of(row, system.now, backend.masker) for row in system.agents]
+    masker = (await backend.learn()).every
+    agents = [agent_of(row, system.now, masker) for row in system.agents]
     return QueuesPage(
         queues=queues_of(shown, counts, heads, agents, system.queues, paused=system.breakers.paused_queues),
         next=shown[-1] if len(chosen) > len(shown) else None,
@@ -164,8 +165,8 @@ async def read_queue(backend: Backend, name: str) -> QueueDetails:
         raise NothingFound(
             f"expected a queue, got none with the name {name!r:.140}; look in the list of queues"
         )
-    now = system.now
-    serving = [agent_of(agent, now, backend.masker) for agent in system.agents_of(name)]
+    now, masker = system.now, (await backend.learn()).every
+    serving = [agent_of(agent, now, masker) for agent in system.agents_of(name)]
     waiting = await backend.store.oldest_queued(name, now, _MAX_OLDEST)
     by_type: dict[str, Counter[JobState]] = {}
     for count in counts:

@@ -210,7 +210,7 @@ async def follow(call: noun.VerbCall[Any], redrive_id: UUID) -> tuple[Redrive, s
     store, which = call.backend.store, DeadLetterFilter(states=(), redrive_id=redrive_id, limit=2)
     while True:
         [row] = await store.dead_letter_store.redrives([redrive_id])
-        found, new_job = redrive_of(row, call.backend.masker), ""
+        found, new_job = redrive_of(row, await call.backend.learn()), ""
         taken = await store.dead_letter_store.list_dead_letters(which) if found.total == 1 else []
         new_ids = [one.redriven_as for one in taken if one.redriven_as is not None]
         jobs = list((await store.jobs_by_id(new_ids)).values())

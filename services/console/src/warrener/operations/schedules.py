@@ -203,7 +203,8 @@ async def list_ticks(
     """List the ticks of a schedule with their reasons and jobs, also of one that was removed."""
     found = (await backend.store.runs_of([name], limit + 1, before=before or LAST_TIME))[name]
     following = found[limit - 1].nominal_at if len(found) > limit else None
-    return TicksPage(ticks=[_tick(run, backend.masker) for run in found[:limit]], next=following)
+    masker = (await backend.learn()).every
+    return TicksPage(ticks=[_tick(run, masker) for run in found[:limit]], next=following)
 
 
 def _state(row: ScheduleRow, now: datetime) -> ScheduleState:
@@ -217,7 +218,8 @@ def _state(row: ScheduleRow, now: datetime) -> ScheduleState:
 def _schedule(
     row: ScheduleRow, runs: Sequence[ScheduledRun], now: datetime, masker: Masker
 ) -> ListedSchedule:
-    arguments = masker.of(row.definition.job_type).value(row.definition.arguments)
+    masker = masker.of(row.definition.job_type)
+    arguments = masker.value(row.definition.arguments)
     fields = noun.fields_from(ListedSchedule, row) | {
         "state": _state(row, now),
         "definition": row.definition.model_copy(update={"arguments": arguments}),

@@ -1,7 +1,7 @@
 """Series of ended jobs over a window of time: read without gaps, and summed up as the API answers them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,6 +17,7 @@ from warrener_store.statistics.histogram import percentile
 from warrener_store.statistics.rollup import add_buckets
 
 if TYPE_CHECKING:
+    from warrener.operations.masking import Masker
     from warrener_store import Store
 
 _MAX_RECENT = timedelta(minutes=3)
@@ -203,7 +204,7 @@ def summary_of(points: Sequence[rows.SeriesBucket], now: datetime) -> SeriesSumm
 
 
 def causes_of(
-    buckets: Iterable[rows.CauseBucket], moments: Sequence[datetime], limit: int, mask: Callable[[str], str]
+    buckets: Iterable[rows.CauseBucket], moments: Sequence[datetime], limit: int, masker: "Masker"
 ) -> list[CauseSummary]:
     """Sum causes up over the window, the most deaths first. `moments`: the points of the window."""
     groups: dict[tuple[str, str], list[rows.CauseBucket]] = defaultdict(list)
@@ -220,7 +221,7 @@ def causes_of(
                 job_type=job_type,
                 fingerprint=fingerprint,
                 error_type=newest.error_type,
-                message=mask(newest.message),
+                message=masker.of(job_type).text(newest.message),
                 jobs=deaths.total(),
                 first_at=min(deaths),
                 last_at=newest.starts_at,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from warrener.errors import CommandError
 from warrener_runtime.running_up import DEFAULT_FOLDER, ENDPOINTS_FILE, LOCK_FILE, Endpoints, find_holder
+from warrener_runtime.secret_files import write_secret_file
 
 
 class DataFolder:
@@ -52,7 +53,7 @@ class DataFolder:
     def broker_password(self) -> str:
         """The password of the private broker, made at the first start."""
         if not self._password.exists():
-            self._write(self._password, secrets.token_urlsafe(24).replace("-", "x").replace("_", "y"))
+            write_secret_file(self._password, secrets.token_urlsafe(24).replace("-", "x").replace("_", "y"))
         return self._password.read_text(encoding="ascii")
 
     @contextmanager
@@ -79,7 +80,7 @@ class DataFolder:
     def announce(self, endpoints: Endpoints) -> None:
         """Write the endpoints for other commands, atomically."""
         document = {field.name: getattr(endpoints, field.name) for field in fields(Endpoints)}
-        self._write(self._endpoints, json.dumps(document, indent=2))
+        write_secret_file(self._endpoints, json.dumps(document, indent=2))
 
     def broker_port(self) -> int | None:
         """Stored port of the private broker, which an exported URL may name."""
@@ -89,12 +90,4 @@ class DataFolder:
             return None
 
     def save_broker_port(self, port: int) -> None:
-        self._write(self._port, str(port))
-
-    def _write(self, file: Path, text: str) -> None:
-        """Write a file for its owner alone, atomically."""
-        fresh = file.with_name(f"{file.name}.new")
-        fresh.unlink(missing_ok=True)
-        fresh.touch(mode=0o600)
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(file)
+        write_secret_file(self._port, str(port))

@@ -84,12 +84,7 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        filters = {
-            "brief": _brief,
-            "masked": masker.text,
-            "count": _count,
-            "as_json": partial(_as_json, masker),
-        }
+        filters = {"brief": _brief, "count": _count, "as_json": partial(_as_json, masker)}
         self._environment.filters.update(filters)
         # Its type knows the built-in ones alone.
         variables = cast("dict[str, Any]", self._environment.globals)

@@ -53,6 +53,8 @@ class Provider:
     """Other claims of a token; None: it has none."""
     metadata: Claims = field(default_factory=dict[str, Any])
     codes: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    status: int | None = None
+    """The status of its answers to codes, if it is ill."""
     calls: list[str] = field(default_factory=list[str])
 
     def id_token(self, request: dict[str, str]) -> str:
@@ -99,6 +101,8 @@ class Provider:
         return RedirectResponse(f"{query['redirect_uri']}?{back}", 302)
 
     async def _trade(self, request: Request) -> Response:
+        if self.status is not None:
+            return Response(status_code=self.status)
         form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
         begun = self.codes.pop(form.get("code", ""), None)
         challenge = encode_bytes(sha256(form.get("code_verifier", "").encode()).digest())

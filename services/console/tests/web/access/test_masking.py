@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from warrener.operations.masking import Masker
+from warrener_contracts.marks import WHOLE
 from warrener_runtime.secrets import HIDDEN
 
 MASKER = Masker()
@@ -90,10 +91,28 @@ def test_documents_models_and_rows_are_masked_at_any_depth_and_stay_documents() 
         ("the password is wrong", "the password is wrong"),
         ("total=3, discard=4", "total=3, discard=4"),
         ("password=None", "password=None"),
+        ('{"data":{"token":"eyJhbGci', f'{{"data":{{"token":"{HIDDEN}"'),
+        ("login(user='ada', password='it\\", f"login(user='ada', password='{HIDDEN}'"),
+        ('password="one\nline", user=ada', f'password="{HIDDEN}"\nline", user=ada'),
     ],
 )
 def test_named_values_in_texts_are_hidden(text: str, shown: str) -> None:
     assert MASKER.text(text) == shown
+
+
+def test_what_a_schema_hides_as_a_whole_is_hidden_where_the_job_type_is_unknown() -> None:
+    masker = Masker()
+    masker.learn({"bank.show": frozenset({WHOLE}), "bank.pay": frozenset({"pin"})})
+    body = '{"data":{"job_type":"bank.show","arguments":{"x":"s3cret"},"result":"s3cret","pin":7}}'
+    for text in (body, body[:60]):
+        assert "s3cret" not in masker.every.body(text)
+    assert '"pin": "***"' in masker.every.body(body)
+    assert "s3cret" in masker.of("bank.pay").body(body), "its own schema hides a field alone"
+
+
+def test_a_body_with_half_a_surrogate_pair_can_be_encoded() -> None:
+    body = MASKER.body(r'{"password": "x", "a": "\ud800"}')
+    assert json.loads(body.encode()) == {"password": HIDDEN, "a": "\ud800"}
 
 
 def test_patterns_are_settings() -> None:

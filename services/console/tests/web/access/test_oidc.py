@@ -12,6 +12,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, OctKey, RSAKey
 from services.console.tests.web.conftest import Browser, OpenBrowser
+from tests.security.attacks import attack
 
 from warrener.operations.roles import Role
 from warrener.web.access.oidc import values_of_claim
@@ -245,6 +246,22 @@ async def test_an_issuer_that_is_away_is_named(open_browser: OpenBrowser, make_g
     assert answer.status_code == 502
     assert "expected an answer of http://127.0.0.1:1/.well-known/openid-configuration" in answer.text
     assert 'name="token"' in answer.text, "expected tokens to work all the same"
+
+
+@attack(
+    "the outage of an issuer",
+    "locks everybody out who tries to sign in meanwhile, and tokens at their address",
+    refused="an outage is nobody's failure",
+)
+async def test_an_outage_of_the_issuer_counts_as_nobodys_failure(
+    browser: Browser, provider: Provider
+) -> None:
+    provider.status = 503
+    for _ in range(5):
+        answer = await sign_in(browser)
+        assert (answer.status_code, "got status 503" in answer.text) == (403, True)
+    provider.status = None
+    assert (await sign_in(browser)).status_code == 303
 
 
 async def test_a_session_ends_when_its_issuer_is_no_longer_configured(

@@ -86,11 +86,11 @@ def decide(
             f"expected a job type that an agent has announced, got {data.job_type!r}: start an agent for it"
         )
         return Rejected(Reason.UNKNOWN_JOB_TYPE, detail)
-    if (why := _find_plain_arguments(known, data.arguments)) is not None:
-        return Rejected(Reason.BAD_ARGUMENTS, why, hides_arguments=True)
+    problem = find_argument_problem(known, data.arguments)
+    if problem is not None and problem.hides_arguments:
+        return problem
     if data.queue in unknown_queues and data.queue not in {known.row.queue, *known.row.policy.rule_queues}:
         return Rejected(Reason.BAD_FIELDS, unknown_queues[data.queue])
-    problem = find_argument_problem(known, data.arguments)
     if problem is not None:
         return problem
     try:
@@ -129,7 +129,7 @@ def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected
 def _is_same_work(arguments: JsonObject, earlier: JsonObject) -> bool:
     """True if a repeat of a key requests what its job does. When it is to run may have moved meanwhile.
 
-    Encrypted arguments are written otherwise each time, and nobody here can read them.
+    Encrypted arguments differ from job to job, whatever they hold, and nobody here can read them.
     """
     if encrypted_key(arguments) is not None and encrypted_key(earlier) is not None:
         return True
@@ -270,7 +270,7 @@ def _json(text: str | None) -> str:
 def find_argument_problem(known: CachedJobType, arguments: JsonObject) -> Rejected | None:
     """Return what is wrong with the arguments of a job type. Encrypted ones are checked by their agent."""
     if (why := _find_plain_arguments(known, arguments)) is not None:
-        return Rejected(Reason.BAD_ARGUMENTS, why)
+        return Rejected(Reason.BAD_ARGUMENTS, why, hides_arguments=True)
     if known.validator is None or encrypted_key(arguments) is not None:
         return None
     return find_argument_error(known.validator, arguments)

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from warrener.web.access.guard import AccessRefused, address_of, check_csrf_token, check_origin
-from warrener.web.access.oidc import CALLBACK, SignedIn, SignInFailed
+from warrener.web.access.oidc import CALLBACK, IssuerUnusable, SignedIn, SignInFailed
 from warrener.web.access.origins import safe_path
 from warrener.web.access.sessions import SessionGuard
 from warrener.web.rendering import theme_of
@@ -176,7 +176,8 @@ class LoginPages:
                 request.query_params, str(begun["nonce"]), str(begun["verifier"])
             )
         except SignInFailed as error:
-            guard.limiter.fail(address)
+            if not isinstance(error, IssuerUnusable):  # an outage is nobody's failure
+                guard.limiter.fail(address)
             await guard.record_failure(request, "", "oidc", str(error))
             response = await self._form(request, next_path, str(error), 403)
             response.delete_cookie(_COOKIES[_OIDC])  # a code and its state are good for one try

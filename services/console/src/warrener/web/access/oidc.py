@@ -37,6 +37,10 @@ class SignInFailed(Exception):
     """Nobody was signed in; the text is a sentence for the person."""
 
 
+class IssuerUnusable(SignInFailed):
+    """The issuer cannot be reached, or answers what no person has caused."""
+
+
 class SignedIn(NamedTuple):
     """A person who has signed in. `credential`: by which a session is still good or not."""
 
@@ -67,7 +71,7 @@ class OpenIdProvider:
 
     async def start(self) -> tuple[str, dict[str, str]]:
         """Begin a sign-in at this URL; what the browser brings back is compared with the texts. Raises
-        SignInFailed if the issuer cannot be used."""
+        IssuerUnusable."""
         metadata = await self._discover()
         state, nonce, verifier = token_urlsafe(32), token_urlsafe(32), token_urlsafe(48)
         query = {
@@ -109,7 +113,7 @@ class OpenIdProvider:
             url = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
             metadata = await self._fetch("GET", url)
             if metadata.get("issuer") != self.issuer:
-                raise SignInFailed(
+                raise IssuerUnusable(
                     f"expected the issuer {self.issuer} in {url}, got {str(metadata.get('issuer'))[:200]!r}; "
                     "set WARRENER_CONSOLE_OIDC_ISSUER to exactly the issuer's own name"
                 )
@@ -122,7 +126,7 @@ class OpenIdProvider:
             parts = urlsplit(url)
             if parts.scheme == "https" or (parts.scheme == "http" and is_loopback_host(parts.netloc)):
                 return url
-        raise SignInFailed(f"expected an https URL as {name} of {self.issuer}, got {str(url)[:200]!r}")
+        raise IssuerUnusable(f"expected an https URL as {name} of {self.issuer}, got {str(url)[:200]!r}")
 
     async def _trade(self, code: str, verifier: str) -> str:
         metadata = await self._discover()
@@ -160,10 +164,10 @@ class OpenIdProvider:
                     body += chunk
                     if len(body) > _MAX_ANSWER:
                         sentence = f"expected a short answer of {url}, got more than {_MAX_ANSWER} bytes"
-                        raise SignInFailed(sentence)
+                        raise IssuerUnusable(sentence)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
-            raise SignInFailed(f"expected an answer of {url}, got: {reason}; try again") from error
+            raise IssuerUnusable(f"expected an answer of {url}, got: {reason}; try again") from error
         document: object = None
         with suppress(ValueError):
             document = json.loads(body)
@@ -171,7 +175,8 @@ class OpenIdProvider:
         if not isinstance(document, dict) or not response.is_success:
             reason = str(answer.get("error_description") or answer.get("error") or "")[:300]
             sentence = f"expected a JSON object of {url}, got status {response.status_code} {reason}"
-            raise SignInFailed(sentence.rstrip())
+            failure = SignInFailed if response.is_client_error else IssuerUnusable
+            raise failure(sentence.rstrip())
         return answer
 
     async def _read_id_token(self, token: str) -> dict[str, Any]:

@@ -44,6 +44,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _SESSION = "session"
 _WINDOW = 300.0  # seconds after which a failed sign-in no longer counts
 _MAX_KEYS, _MAX_RECORDED = 10_000, 100
+_RECORDED = ("all", "")
 _MAX_COOKIE = 200  # characters
 
 
@@ -77,7 +78,7 @@ class LoginLimiter:
 
     def may_record(self) -> bool:
         """True for the first hundred failures of a window: the audit log is no place to fill a disk."""
-        return self._count(("all", ""), _MAX_RECORDED)
+        return len(self._recent(_RECORDED)) < _MAX_RECORDED and self._count(_RECORDED, _MAX_RECORDED)
 
     def _recent(self, key: tuple[str, str]) -> list[float]:
         return [moment for moment in self._failures.get(key, []) if moment > self._clock() - _WINDOW]
@@ -137,8 +138,9 @@ class SessionGuard:
         return AccessRefused(sentence, 401, _challenge())
 
     async def record_failure(self, request: Request, name: str, method: str, reason: str) -> None:
-        """Log a failed sign-in, and record it in the audit log."""
-        who = {"name": escape_controls(name[:64]), "address": address_of(request), "method": method}
+        """Log a failed sign-in, and record it in the audit log; no token that was entered as a name."""
+        name = "" if self.tokens.find(name.strip()) else name[:64]
+        who = {"name": escape_controls(name), "address": address_of(request), "method": method}
         _log.warning("A sign-in failed.", action="console.sign_in_failed", **who, reason=reason)
         if self.limiter.may_record():
             await self._record(request, (who["name"], "", method), AuditOutcome.REFUSED, reason)

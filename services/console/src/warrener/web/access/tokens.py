@@ -16,6 +16,7 @@ import structlog
 
 from warrener.errors import CommandError, UsageError
 from warrener.operations.roles import Role
+from warrener_runtime.secret_files import write_secret_file
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -94,12 +95,7 @@ def add_token(file: Path, token: AccessToken) -> None:
                 do="delete its line first: its token and its sessions end at once",
             )
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f"{file.name}.new")
-        draft.touch(mode=0o600)
-        draft.write_text("\n".join([*lines, token.line]) + "\n", encoding="utf-8")
-        if file.exists():
-            draft.chmod(file.stat().st_mode & 0o777)  # the console may run as another user of its group
-        draft.replace(file)
+        write_secret_file(file, "\n".join([*lines, token.line]) + "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(
             f"expected to write the token to {file}, got: {error}", do="name another with --file"

@@ -20,7 +20,8 @@ from warrener.render.argument_fields import (
 from warrener.selection import find_job
 from warrener.web.page import PageRequest, View, page
 from warrener.web.site import Action
-from warrener_client import JobSpec, RequestRejected, ResultTimeout
+from warrener_client import JobSpec, RequestRejected, ResultTimeout, ResultUnreadable
+from warrener_contracts.private_payloads import MARK
 from warrener_store import Store
 
 _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
@@ -76,7 +77,7 @@ async def show_job_request(request: PageRequest) -> View:
         "source": source,
         "fields": fields,
         "prefix": PREFIX,
-        "as_json": query.get("as") == "json" or (chosen is None and bool(name)),
+        "as_json": query.get("as") == "json" or MARK in values or (chosen is None and bool(name)),
         "text": json.dumps(filled, indent=2, ensure_ascii=False),
     }
     return View("Request a job" if source is None else "Request a job again", context)
@@ -96,7 +97,7 @@ async def request_job(call: VerbCall[RequestJobBody]) -> Outcome:
         await job.outcome(timeout=_REJECTION_TIMEOUT)
     except RequestRejected as rejection:
         return Outcome(accepted=False, sentence=str(rejection))
-    except ResultTimeout:
+    except (ResultTimeout, ResultUnreadable):
         pass
     job_id = str(job.job_id)
     return Outcome(

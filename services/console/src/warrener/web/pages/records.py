@@ -5,12 +5,12 @@ from base64 import b64decode
 from importlib.metadata import version
 
 from warrener.operations.audit import AUDIT, AuditEntry, AuditQuery, list_records
-from warrener.operations.masking import Masker
 from warrener.operations.parked import ParkedDetails, ParkedQuery, list_parked, read_parked
 from warrener.operations.search import SearchQuery, search
 from warrener.web.page import PageRequest, View, page
 from warrener_contracts.events.requests import Reason
 from warrener_runtime.secrets import mask
+from warrener_runtime.terminal import escape_json
 
 _MAX_BODY = 20_000  # characters that a page shows
 _SECTIONS = {"job": "/jobs/{}", "schedule": "/schedules/{}", "redrive": "/redrives/{}"}
@@ -37,19 +37,20 @@ async def show_parked(request: PageRequest) -> View:
 async def show_parked_message(request: PageRequest) -> View:
     """Show one parked message: reason, headers and body."""
     found = await read_parked(request.console, request.path["parked_id"])
-    text, is_json = _lay_out(found, (await request.console.learn()).every)
+    text, is_json = _lay_out(found)
     context = {"message": found, "body": text[:_MAX_BODY], "is_json": is_json}
     return View("Parked message", context | {"shows_all": len(text) <= _MAX_BODY})
 
 
-def _lay_out(message: ParkedDetails, masker: Masker) -> tuple[str, bool]:
+def _lay_out(message: ParkedDetails) -> tuple[str, bool]:
     """The body as text, and if it is JSON. Only a body that is shown whole is parsed; bytes are dumped."""
     if message.body is None:
         body = b64decode(message.body_base64 or "")[: _MAX_BODY // 4]
         return "\n".join(_hex_line(body[start : start + 16]) for start in range(0, len(body), 16)), False
     if len(message.body) <= _MAX_BODY:
         try:
-            return json.dumps(masker.value(json.loads(message.body)), indent=2, ensure_ascii=False), True
+            document = json.dumps(json.loads(message.body), indent=2, ensure_ascii=False)
+            return escape_json(document), True
         except (ValueError, RecursionError):
             pass
     return message.body, False
