@@ -15,7 +15,7 @@ from time import monotonic
 
 from examples.export.files import DAYS, ROWS, damage, write_days
 from examples.export.handlers import Summary
-from examples.export.outcome import Outcome, read_outcome
+from examples.export.outcome import Outcome, count_rows, read_outcome
 from examples.warren import Warren
 from rich.console import Console
 from rich.markup import escape
@@ -81,7 +81,8 @@ async def export(warren: Warren, victim: str, damaged: dict[str, str]) -> Outcom
             console.print(f"[bold]3[/] The workflow export.night (job {job.job_id}) lists the files,")
             console.print("  loads each by a job of its own, waits for all of them, and sums up.")
             summary = await watch(job, store, warren, victim)
-        return await read_outcome(store, job.job_id, summary, HOME, damaged)
+        loaded = count_rows(HOME / "up" / "ledger.db")
+        return await read_outcome(store, summary, HOME / "files", damaged, loaded)
     finally:
         await store.close()
 

@@ -17,6 +17,11 @@ from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobFilter, JobRow
 
+ROWS_LOADED = """
+SELECT (SELECT count(*) FROM flights), (SELECT count(*) FROM (SELECT DISTINCT file, line FROM flights) AS one)
+"""
+"""The rows of the ledger's database, and those of them that differ."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -65,9 +70,9 @@ class Outcome:
 
 
 async def read_outcome(
-    store: StateStore, job_id: UUID, summary: Summary, home: Path, damaged: Mapping[str, str]
+    store: StateStore, summary: Summary, files: Path, damaged: Mapping[str, str], loaded: tuple[int, int]
 ) -> Outcome:
-    """Read both databases, and count the rows of the files again."""
+    """Read the store, and count the rows of the files again. `loaded`: what `ROWS_LOADED` finds."""
     loads: list[JobRow] = []
     while page := await store.list_jobs(
         JobFilter(job_type="export.load", before=loads[-1].job_id if loads else None, limit=200)
@@ -75,17 +80,23 @@ async def read_outcome(
         loads += page
     attempts = await store.attempts_of([job.job_id for job in loads])
     [workflow] = await store.list_jobs(JobFilter(job_type="export.night"))
-    with closing(sqlite3.connect(f"file:{home}/up/ledger.db?mode=ro", uri=True)) as database:
-        (rows,) = database.execute("SELECT count(*) FROM flights").fetchone()
-        (distinct,) = database.execute(
-            "SELECT count(*) FROM (SELECT DISTINCT file, line FROM flights)"
-        ).fetchone()
-    expected = {
+    expected = _count_expected(files, damaged)
+    return Outcome(workflow.job_id, workflow.attempt, summary, expected, damaged, *loaded, loads, attempts)
+
+
+def count_rows(ledger: Path) -> tuple[int, int]:
+    """Run `ROWS_LOADED` on a file of SQLite."""
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as database:
+        rows, distinct = database.execute(ROWS_LOADED).fetchone()
+        return rows, distinct
+
+
+def _count_expected(folder: Path, damaged: Mapping[str, str]) -> dict[str, int]:
+    return {
         file.name: _count_lines(file)
-        for file in sorted((home / "files").glob("*.csv"))
+        for file in sorted(folder.glob("*.csv"))
         if file.name not in damaged and S_ISREG(file.stat().st_mode)
     }
-    return Outcome(job_id, workflow.attempt, summary, expected, damaged, rows, distinct, loads, attempts)
 
 
 def _count_lines(file: Path) -> int:

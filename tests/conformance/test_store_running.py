@@ -4,17 +4,19 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.store_access import load_job
-from tests.store_rows import after, agent_row, queued_job, running_job, succeeded, waiting_job
+from tests.store_rows import NOON, after, agent_row, queued_job, running_job, succeeded, waiting_job
 
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, Save
-from warrener_store.jobs.views import QueueHead, Success
+from warrener_store.jobs.rules import CANCEL_MARK
+from warrener_store.jobs.views import MarkOwner, QueueHead, Success
 
 
 def queued(seconds: float | None, queue: str = "default", **fields: object) -> JobRow:
@@ -178,3 +180,25 @@ async def test_of_several_who_receive_it_at_once_one_ends_the_job(store: StateSt
     for n, ended in enumerate(results):
         for job_id in ended:
             assert (await load_job(store, job_id)).agent_id == f"a{n}"
+
+
+async def test_the_marks_of_cancels_are_counted_by_user_or_by_source(store: StateStore) -> None:
+    marks: list[tuple[str, dict[str, Any]]] = [
+        ("a\x00b", {}),
+        ("till", {}),
+        ("x", {"user": "ann\ud800"}),
+        ("till", {"user": "ann\ud800"}),
+    ]
+    over: dict[str, Any] = {"job_type": CANCEL_MARK, "state": JobState.CANCELLED, "finished_at": NOON}
+    rows = [
+        waiting_job(source=source, arguments=arguments, accepted_at=after(n), wake_at=None, **over)
+        for n, (source, arguments) in enumerate(marks)
+    ]
+    await store.insert_jobs([*rows, waiting_job(source="till")])
+    ann = MarkOwner("ann\ud800", None)
+    assert await store.count_cancel_marks(9) == {
+        MarkOwner(None, "a\x00b"): 1,
+        MarkOwner(None, "till"): 1,
+        ann: 2,
+    }
+    assert await store.count_cancel_marks(2) == {ann: 2}, "the newest alone"

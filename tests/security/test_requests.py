@@ -5,11 +5,13 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4, uuid5
 
 import aiormq
 import pytest
 from tests.acceptance import store_queries
+from tests.acceptance.command_line import call_command
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import connected, publish
 from tests.security.attacks import attack
@@ -86,8 +88,8 @@ def send(bank: Warren, one: dict[str, Any]) -> UUID:
     return job_id
 
 
-def send_all(bank: Warren, exchange: str, key: str, many: list[dict[str, Any]]) -> None:
-    publish(bank.broker_url, exchange, key, json.dumps(many).encode(), content_type=BATCH_TYPE)
+def send_all(bank: Warren, exchange: str, key: str, many: list[dict[str, Any]], **properties: Any) -> None:
+    publish(bank.broker_url, exchange, key, json.dumps(many).encode(), content_type=BATCH_TYPE, **properties)
 
 
 def marks_of(bank: Warren, source: str) -> int:
@@ -224,6 +226,22 @@ def test_one_source_leaves_a_limited_number_of_marks(bank: Warren) -> None:
         calm.cancel(uuid4(), reply_timeout=60)
     until(lambda: marks_of(bank, "calm") == 1, "the mark of another source")
     assert marks_of(bank, "flood") == MARKS
+
+
+@attack("operator", "leaves marks under many sources", refused="marks are limited per user, if it is named")
+def test_a_user_of_the_broker_leaves_a_limited_number_of_marks_under_any_source(bank: Warren) -> None:
+    user = urlsplit(bank.broker_url).username
+    kind, sources = "job.cancel_requested.v1", [f"forged-{number}" for number in range(4 * MARKS)]
+    many = [event(source, kind, job_id=str(uuid4())) for source in sources]
+    send_all(bank, "warrener.commands", "job.cancel_requested", many, user_id=user)
+    ended = call_command(bank, "cancel", str(uuid4()))
+    assert f"user '{user}' has cancelled {MARKS} unknown jobs" in ended.stderr, "the command names its user"
+    cancel(bank, "after them", uuid4())
+    until(lambda: marks_of(bank, "after them") == 1, "a later cancel without a user to be carried out")
+    rows = store_queries.look(
+        bank, lambda store: store.list_jobs(JobFilter(job_type=CANCEL_MARK, limit=5_000))
+    )
+    assert [row.arguments for row in rows if row.source.startswith("forged-")] == [{"user": user}] * MARKS
 
 
 @attack("operator", "leaves marks by a batch of no workflow", refused="the workflow must be known")

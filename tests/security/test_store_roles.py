@@ -1,5 +1,7 @@
 """Roles of PostgreSQL with the printed grants do their work, and nothing else."""
 
+import asyncio
+import json
 from datetime import UTC, datetime
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -136,6 +138,36 @@ async def test_the_doctor_sees_a_grant_of_a_column(users: StoreUsers) -> None:
         "may not UPDATE (sentence) warrener_audit",
     ):
         assert named in found
+
+
+def doctor(store_url: str) -> dict[str, dict[str, str]]:
+    """The findings of the plain doctor about the store, by check; no broker answers."""
+    words = ["doctor", "--broker", "amqp://localhost:1/", "--store", store_url, "--json"]
+    found: list[dict[str, str]] = json.loads(CliRunner().invoke(app, words).stdout)
+    return {one["check"]: one for one in found if one["check"].startswith("store")}
+
+
+async def test_the_plain_doctor_compares_the_user_of_the_store_with_the_console(users: StoreUsers) -> None:
+    for role in ("console", "scheduler"):
+        found = await asyncio.to_thread(doctor, await users.make(role))
+        assert {one["status"] for one in found.values()} == {"ok"}, found
+        assert f"what the role {role} needs, and nothing else" in found["store user"]["message"]
+    owner = (await asyncio.to_thread(doctor, users.owner_url))["store user"]
+    assert owner["status"] == "warning"
+    assert "owns the tables" in owner["message"]
+    assert "`warrener migrate --grants console --user NAME`" in owner["do"]
+
+    url = await users.make("console")
+    name = urlsplit(url).username
+    await run(users.owner_url, f'GRANT UPDATE, DELETE ON warrener_jobs TO "{name}"')
+    more = (await asyncio.to_thread(doctor, url))["store user"]
+    assert more["status"] == "warning"
+    assert "may UPDATE warrener_jobs, DELETE warrener_jobs, which" in more["message"]
+    await run(users.owner_url, f'REVOKE SELECT ON warrener_incidents FROM "{name}"')
+    less = (await asyncio.to_thread(doctor, url))["store user"]
+    assert less["status"] == "error"
+    assert less["message"] == f"user {name} may not SELECT warrener_incidents"
+    assert f"`warrener migrate --grants console --user {name}`" in less["do"]
 
 
 async def test_the_scheduler_deletes_what_is_old(users: StoreUsers) -> None:

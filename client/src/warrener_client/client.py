@@ -75,6 +75,8 @@ class Client:
       with `bus`, which has a signer of its own.
     - `declare`: `never` makes nothing but the client's own reply queue; `if-missing` declares exchanges and
       queues that no service has made yet, as far as its user may. None: WARRENER_DECLARE, else `if-missing`.
+    - `broker_user`: the user of `url`, which messages name and the broker compares, so that others use up no
+      share of its cancels of unknown jobs. None: they name none. Not with `bus`.
     - `telemetry`: makes a span for each request; None: the caller's OpenTelemetry does, if it is configured.
     """
 
@@ -93,6 +95,7 @@ class Client:
         encrypts: Sequence[str] = ("*",),
         signing_key: str | os.PathLike[str] | None = None,
         declare: DeclareMode | None = None,
+        broker_user: str | None = None,
         telemetry: Telemetry | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
@@ -110,7 +113,9 @@ class Client:
         if bus is None:
             timeout = None if lazy else connect_timeout
             signer = load_signer(find_key_file(signing_key, SIGNING_KEY), REQUESTS)
-            bus, user = open_client_bus(url, source, namespace, timeout, signer, declare=declare)
+            bus, user = open_client_bus(
+                url, source, namespace, timeout, signer, declare=declare, user_id=broker_user
+            )
         self._bus = bus
         self.address = reply_address(user, self._entropy.new_id().hex)
         self._publisher = RequestPublisher(self._bus, self._clock)

@@ -156,6 +156,7 @@ def open_client_bus(
     signer: MessageSigner | None,
     *,
     declare: DeclareMode | None,
+    user_id: str | None,
 ) -> tuple[Bus, str]:
     """Make the bus of a client; and return the user that the URL names."""
     from warrener_runtime.bus import open_bus  # noqa: PLC0415 - a given bus needs no RabbitMQ client
@@ -184,5 +185,6 @@ def open_client_bus(
         connections=1,
         signer=signer,
         declare=mode,
+        user_id=user_id,
     )
     return bus, unquote(urlsplit(url).username or "")

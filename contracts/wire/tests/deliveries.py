@@ -18,3 +18,4 @@ class DeliveredMessage(NamedTuple):
     readable: bool = True
     message_id: str | None = None
     type: str | None = None
+    user_id: str | None = None

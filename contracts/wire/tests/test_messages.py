@@ -159,6 +159,14 @@ def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is()
     assert messages.batch_messages(events) == events  # a batch stays as it is
 
 
+def test_a_batch_of_cancels_has_one_user_and_names_it() -> None:
+    cancel = EXAMPLES["job.cancel_requested.v1"]
+    sent = [cancel.model_copy(update={"id": f"{user} {n}"}) for user in ("ann", "") for n in (1, 2)]
+    found = messages.batch_messages(messages.cancel_behind_reports(one, one.id[:-2] or None) for one in sent)
+    assert [one.headers for one in found] == [{messages.ORIGINAL_USER: "ann"}, {}]
+    assert [len(events_in(one)) for one in found] == [2, 2]
+
+
 def test_dispatches_share_messages_up_to_the_number_that_they_allow() -> None:
     dispatch = messages.build_message(dispatched(None))
     several = [dispatch._replace(message_id=str(n), dispatch_batch=3) for n in range(7)]

@@ -23,6 +23,8 @@ from tests.store_rows import job_type_row
 
 from warrener_contracts import events, topology
 from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.codec import DecodedEvent
+from warrener_contracts.commands import ReceivedCommand
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import VirtualClock
@@ -60,12 +62,15 @@ async def test_marks_of_cancels_are_limited_for_each_source_and_for_all_together
     store, clock = MemoryStore(), VirtualClock()
     marks = CancelMarks(store, clock, 1)
 
-    async def refused(*sources: str) -> list[bool]:
+    async def refused(*sources: str, user: str | None = None) -> list[bool]:
         cancels = [cancel(job_id=uuid4()).model_copy(update={"source": source}) for source in sources]
-        return [why is not None for why in await marks.refusals(cancels)]
+        received = [ReceivedCommand(one, DecodedEvent(one, b""), user) for one in cancels]
+        return [why is not None for why in await marks.refusals(received)]
 
     assert await refused("a", "b", "a") == [False, False, True]
     assert await refused(*(f"forged {number}" for number in range(100))) == [False] * 98 + [True] * 2
+    assert await refused("c", "d", user="ann") == [False, True], "a user has one share, whatever its sources"
+    assert await refused("c", user="ben") == [False], "forged sources use up no share of a user"
     await clock.advance(10)
     assert await refused("a") == [False], "none of them came to the store"
 

@@ -19,7 +19,7 @@ from uuid import uuid5
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import CommandHandled, CommandHandledData, Event
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.inbox import Inbox, ParkedEvent, ReceivedMessage
+from warrener_contracts.inbox import Inbox, ParkedEvent, ReceivedMessage, original_user
 from warrener_contracts.messages import Message, build_reply
 from warrener_contracts.topology import MAX_EVENTS
 
@@ -45,10 +45,11 @@ CARRIED_OUT = CommandResult()
 
 
 class ReceivedCommand(NamedTuple, Generic[E]):
-    """A command, and the event as it was received, to park it."""
+    """A command, the event as it was received, to park it, and the broker's user that sent it."""
 
     event: E
     received: DecodedEvent
+    user_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,11 @@ class CommandInbox:
         [(_, events)] = await self._inbox.read([message])
         messages: list[Message] = []
         for kind, neighbours in groupby(events, key=_kind_of):
-            messages += await self._carry_out(kind, list(neighbours))
+            messages += await self._carry_out(kind, list(neighbours), original_user(message))
         await self._publish(messages)
 
     async def _carry_out(
-        self, kind: type[Any], neighbours: Sequence[DecodedEvent | ParkedEvent]
+        self, kind: type[Any], neighbours: Sequence[DecodedEvent | ParkedEvent], user_id: str | None
     ) -> list[Message]:
         messages: list[Message] = []
         commands: list[ReceivedCommand[Any]] = []
@@ -141,7 +142,7 @@ class CommandInbox:
             if isinstance(found, ParkedEvent):
                 messages += [*self._on_unusable(found.failure), found.message]
             else:
-                commands.append(ReceivedCommand(found.event, found))
+                commands.append(ReceivedCommand(found.event, found, user_id))
         results = await self._by_kind[kind].carry_out(commands) if commands else ()
         for one, result in zip(commands, results, strict=True):
             messages += self._replies.messages(one.event, result)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from warrener_contracts import codec, topology
 from warrener_contracts.events import Reason, declared_events
 from warrener_contracts.events.envelope import EventClass, Route
-from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, Message
+from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_USER, Message
 from warrener_contracts.parking import park_failure
 from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
@@ -56,6 +56,8 @@ class ReceivedMessage(Protocol):
     def headers(self) -> Mapping[str, object]: ...
     @property
     def readable(self) -> bool: ...
+    @property
+    def user_id(self) -> str | None: ...
 
 
 def original_address(message: ReceivedMessage) -> tuple[str, str]:
@@ -69,6 +71,16 @@ def original_address(message: ReceivedMessage) -> tuple[str, str]:
     if isinstance(exchange, str) and isinstance(key, str):
         return exchange, key
     return "", message.routing_key
+
+
+def original_user(message: ReceivedMessage) -> str | None:
+    """The broker's user that published a message first, which the broker has compared; None if it said none.
+
+    A supervisor requeues a parked message straight to its queue, which no guest may publish to; one that was
+    parked by an earlier version names no user.
+    """
+    original = None if message.exchange else message.headers.get(ORIGINAL_USER)
+    return (original or None) if isinstance(original, str) else message.user_id
 
 
 def arrival_address(message: ReceivedMessage) -> tuple[str, str]:

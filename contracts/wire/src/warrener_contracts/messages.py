@@ -46,7 +46,8 @@ MAX_BATCH_BYTES = 32 * 1024
 holds as many messages as its prefetch allows."""
 
 ORIGINAL_USER = "warrener-user"
-"""Header of a requeued report: the broker's user that published it first; empty if it said none."""
+"""Header of a requeued report, and of a cancel behind reports: the broker's user that published it first;
+empty if it said none."""
 _ADDRESS = ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY
 MAX_PARKED_SINGLY = 100
 """Events of one queue and one reason that are parked one by one; the others go in batches."""
@@ -128,10 +129,13 @@ def heartbeat_sentinel(supervisor_id: str, message_id: str) -> Message:
     )
 
 
-def cancel_behind_reports(event: Event[Any]) -> Message:
-    """A cancel for the status queue, behind the reports about attempts that are there already."""
+def cancel_behind_reports(event: Event[Any], user_id: str | None = None) -> Message:
+    """A cancel for the status queue, behind the reports about attempts that are there already. `user_id`: the
+    broker's user that sent it."""
     name = uuid5(job_id_of(event.source, event.id), f"{event.type}\nforwarded")  # safe for any id
-    return build_message(event)._replace(exchange=topology.STATUS, message_id=str(name), mandatory=False)
+    message = build_message(event)
+    headers = message.headers if user_id is None else {**message.headers, ORIGINAL_USER: user_id}
+    return message._replace(exchange=topology.STATUS, message_id=str(name), mandatory=False, headers=headers)
 
 
 def batch_messages(messages: Iterable[Message]) -> list[Message]:
@@ -142,14 +146,21 @@ def batch_messages(messages: Iterable[Message]) -> list[Message]:
     `dispatch_batch` allows several: a dispatch is one message unless its job type declares otherwise.
     """
     # Keyed by the properties that the events of one message share.
-    addresses: dict[tuple[str, str, bool, bool, int], list[Message]] = {}
+    addresses: dict[tuple[str, str, bool, bool, int, str | None], list[Message]] = {}
     slots: list[Message | list[Message]] = []
     for message in messages:
         max_events = _max_batch_size(message)
         if max_events == 1 or message.content_type != EVENT_TYPE:
             slots.append(message)
             continue
-        address = (message.exchange, message.routing_key, message.mandatory, message.persistent, max_events)
+        address = (
+            message.exchange,
+            message.routing_key,
+            message.mandatory,
+            message.persistent,
+            max_events,
+            message.headers.get(ORIGINAL_USER),
+        )
         known = addresses.get(address)
         if known is None:
             known = addresses[address] = []
@@ -298,7 +309,10 @@ def _max_batch_size(message: Message) -> int:
 
 def _batch_by_size(messages: Sequence[Message]) -> list[Message]:
     """Join messages of one address, each batch filled up."""
-    return [_batch_of(part) for part in _parts(messages, MAX_BATCH_BYTES, _max_batch_size(messages[0]))]
+    user = messages[0].headers.get(ORIGINAL_USER)
+    headers = _NO_HEADERS if user is None else {ORIGINAL_USER: user}
+    parts = _parts(messages, MAX_BATCH_BYTES, _max_batch_size(messages[0]))
+    return [_batch_of(part, headers) for part in parts]
 
 
 def _parts(messages: Sequence[Message], max_bytes: int, max_events: int = _UNLIMITED) -> list[list[Message]]:

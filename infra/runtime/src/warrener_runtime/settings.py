@@ -258,8 +258,9 @@ class ServiceSettings(BaseModel):
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
     """URL of the broker; `amqps` for TLS. Nodes of a cluster are separated by commas."""
     broker_user: Annotated[str, Field(max_length=255)] | None = None
-    """The broker's user that messages of agents and supervisors name as their sender, which the broker checks
-    (default: that of `broker_url`; none with EXTERNAL). With OAuth set that of the token, or an empty one."""
+    """The broker's user that messages of agents, supervisors, console and command name as their sender, which
+    the broker checks (default: that of `broker_url`; none with EXTERNAL). With OAuth set that of the token,
+    or an empty one."""
     namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
     """The first part of the name of every exchange and queue, so that several systems can share a virtual
     host."""
@@ -301,9 +302,15 @@ class ServiceSettings(BaseModel):
     @property
     def sender(self) -> str | None:
         """The broker's user that messages name as their sender; None: none."""
-        parts = urlsplit(self.broker_url)
-        if self.broker_user is not None or parts.username is None:
+        return self.sender_at(self.broker_url)
+
+    def sender_at(self, url: str) -> str | None:
+        """The same at the broker of `url`: an empty `broker_user` holds for all, another for its own."""
+        parts = urlsplit(url)
+        if self.broker_user == "" or (self.broker_user and url == self.broker_url):
             return self.broker_user or None
+        if parts.username is None:
+            return None
         is_external = parse_qs(parts.query).get("auth", [""])[-1].lower() == "external"
         return None if is_external else unquote(parts.username)
 

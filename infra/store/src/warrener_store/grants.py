@@ -1,7 +1,8 @@
 """The rights of each role on the tables in PostgreSQL: as statements, and compared with those of a user."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import asyncpg
@@ -36,6 +37,12 @@ SELECT name, privilege, has_table_privilege(name, privilege), CASE WHEN privileg
   ORDER BY attnum
 ) ELSE '{}' END
 FROM unnest($1::text[]) AS name CROSS JOIN unnest($2::text[]) AS privilege
+"""
+_OWNER = """
+SELECT current_user::text, EXISTS (
+  SELECT FROM pg_class JOIN unnest($1::text[]) AS name ON pg_class.oid = to_regclass(name)
+  WHERE pg_has_role(relowner, 'MEMBER')
+)
 """
 _NO_TEMPORARY_TABLES = (
     "DO $$ BEGIN EXECUTE format('REVOKE TEMP ON DATABASE %I FROM PUBLIC', current_database()); END $$"
@@ -81,37 +88,53 @@ def grants_of(role: str, user: str, schema: str = "public") -> list[str]:
     ]
 
 
-async def compare_grants(url: str, role: str) -> tuple[list[str], list[str]]:
-    """Return what the user of this URL may do with the tables beyond a role, and what it lacks for it.
+@dataclass(frozen=True, slots=True)
+class UserRights:
+    """The rights of a user of PostgreSQL on tables. `owns`: it owns one of them, or is a superuser, whom no
+    grant binds."""
+
+    user: str
+    owns: bool
+    given: Sequence[tuple[str, str, bool, Sequence[str]]]
+
+    def compare(self, role: str) -> tuple[list[str], list[str]]:
+        """Return what the user may do with the tables beyond a role, and what it lacks for it."""
+        beyond, lacking = list[str](), list[str]()
+        for name, right, whole, columns in self.given:
+            wanted: dict[str, list[str] | None] = {
+                one: found.split(", ") if found else None
+                for one, found in _RIGHT.findall(_rights(role, name))
+            }
+            if right in wanted and wanted[right] is None:
+                if not whole:
+                    lacking.append(f"{right} {name}")
+                continue
+            named = wanted.get(right) or []
+            more = [one for one in columns if one not in named]
+            if whole or more:
+                beyond.append(f"{right} {name}" if whole else f"{right} ({', '.join(more)}) {name}")
+            if less := [one for one in named if one not in columns]:
+                lacking.append(f"{right} ({', '.join(less)}) {name}")
+        return beyond, lacking
+
+
+async def read_rights(url: str, *, ledger: bool = False) -> UserRights:
+    """Read what the user of this URL may do with the tables of the store, or of a ledger.
 
     Raises StoreError, as for SQLite, which has no users.
     """
     address = parse_address(url)
     if isinstance(address, SqliteAddress):
         raise StoreError(f"expected a store in PostgreSQL, got {address}; SQLite has no roles")
-    tables = _LEDGER if role == "ledger" else (*store_tables(), VERSION_TABLE)
+    tables = list(_LEDGER) if ledger else [*store_tables(), VERSION_TABLE]
     with translate_errors(address):
         connection = await open_session(address, asyncpg.connect, server_settings=server_settings(address))
         try:
-            rows = await connection.fetch(_PRIVILEGES, list(tables), _ALL.split(", "))
+            [(user, owns)] = await connection.fetch(_OWNER, tables)
+            rows = await connection.fetch(_PRIVILEGES, tables, _ALL.split(", "))
         finally:
             await connection.close()
-    beyond, lacking = list[str](), list[str]()
-    for name, right, whole, columns in rows:
-        given: dict[str, list[str] | None] = {
-            one: found.split(", ") if found else None for one, found in _RIGHT.findall(_rights(role, name))
-        }
-        if right in given and given[right] is None:
-            if not whole:
-                lacking.append(f"{right} {name}")
-            continue
-        named = given.get(right) or []
-        more = [one for one in columns if one not in named]
-        if whole or more:
-            beyond.append(f"{right} {name}" if whole else f"{right} ({', '.join(more)}) {name}")
-        if less := [one for one in named if one not in columns]:
-            lacking.append(f"{right} ({', '.join(less)}) {name}")
-    return beyond, lacking
+    return UserRights(user, owns, [(name, right, whole, columns) for name, right, whole, columns in rows])
 
 
 def _rights(role: str, table: str) -> str:

@@ -152,12 +152,14 @@ async def connect_client(
 
     url = endpoints.broker_url
     parse_broker_urls(url)
+    settings = command_settings()
     client = Client(
         url,
         namespace=endpoints.namespace,
         source=SOURCE,
         connect_timeout=None,
-        declare=declare or command_settings().declare,
+        declare=declare or settings.declare,
+        broker_user=settings.sender_at(url),
     )
     try:
         try:

@@ -187,7 +187,8 @@ def _store_advice(error: "StoreError") -> str:
         case "3D":
             return f"make the database (createdb), then run `warrener migrate`; or correct {_STORE_SETTING}"
         case "42":
-            return "give the user the rights of the owner of the tables"
+            grants = "the rights that `warrener migrate --grants console --user NAME` prints"
+            return f"give the user {grants}; to migrate, those of the owner of the tables"
         case _:
             return f"start the database, or name another with {_STORE_SETTING}"
 

@@ -171,14 +171,14 @@ async def test_the_form_of_a_job_type_has_a_field_for_each_argument(
 
 
 async def test_arguments_stand_beside_the_type_without_secrets(browser: Browser, console: Console) -> None:
-    arguments = {"path": "a.csv", "password": "hunter2", "rows": [1, 2], "note": f"{HOSTILE} {'x' * 5000}"}
+    arguments = {"path": "a.csv", "password": "hunter2", "rows": [1, 2], "note": f"{HOSTILE} {'xx ' * 5000}"}
     await put_waiting(console.store, arguments=arguments)
     text = await page_of(browser, "/jobs")
     assert "path=a.csv password=*** rows=[1, 2] note=" in text
     assert "hunter2" not in text
     [job] = (await read(browser, "/jobs"))["jobs"]
     assert len(job["brief_arguments"]) == 100
-    assert job["brief_arguments"].endswith("x…")
+    assert job["brief_arguments"].endswith("xx…")
 
 
 async def test_a_held_job_names_its_breaker_and_is_not_due(browser: Browser, console: Console) -> None:

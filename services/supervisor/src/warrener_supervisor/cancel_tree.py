@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.commands import CommandReplies, CommandResult
+from warrener_contracts.commands import CommandReplies, CommandResult, ReceivedCommand
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.jobs import views
 from warrener_store.jobs.rows import JobRow
-from warrener_store.jobs.views import CancelledTree
+from warrener_store.jobs.views import CancelledTree, MarkOwner
 from warrener_store.store import StateStore
 from warrener_store.workflows.rows import member_ids
 from warrener_supervisor import SOURCE
@@ -26,7 +26,8 @@ _BATCH_SIZE = 500
 _WITH = "with the tree of "
 _MARKS_REREAD = 10.0  # seconds
 _MAX_MARKS_OF_ALL = 100
-"""Sources that together may leave as many marks as each alone: a sender chooses its source freely."""
+"""Sources, and users, that together may leave as many marks as each alone: a sender chooses its source
+freely."""
 
 
 async def cancel_trees(ports: SupervisorPorts, requests: Iterable[JobCancelRequested]) -> None:
@@ -102,7 +103,9 @@ async def member_cancels(store: StateStore, event: JobCancelRequested, now: date
 
 
 class CancelMarks:
-    """Limits the marks that one source leaves by cancels of unknown jobs, and those of all sources together.
+    """Limits the marks that one user of the broker leaves by cancels of unknown jobs, or one source if the
+    message names no user; and those of all users together, and of all other sources, so that forged sources
+    use up nobody's share.
 
     Counts are read from the store, and only if a cancel names an unknown job; each supervisor counts its own
     marks in between.
@@ -110,32 +113,37 @@ class CancelMarks:
 
     def __init__(self, store: StateStore, clock: Clock, limit: int) -> None:
         self._store, self._clock, self._limit = store, clock, limit
-        self._open = Counter[str]()
+        self._open = Counter[MarkOwner]()
         self._read_at = -_MARKS_REREAD
 
-    async def refusals(self, cancels: Sequence[JobCancelRequested]) -> list[str | None]:
+    async def refusals(self, cancels: Sequence[ReceivedCommand[JobCancelRequested]]) -> list[str | None]:
         """Return why each of these is refused; None if it is not."""
-        named = {_named_job(event) for event in cancels}
+        named = {_named_job(one.event) for one in cancels}
         unknown = named - (await self._store.child_status(named)).keys()
-        return [await self._refusal(event, unknown) for event in cancels]
+        return [await self._refusal(one.event, one.user_id, unknown) for one in cancels]
 
-    async def _refusal(self, event: JobCancelRequested, unknown: set[UUID]) -> str | None:
-        job_id, source = _named_job(event), event.source
+    async def _refusal(
+        self, event: JobCancelRequested, user_id: str | None, unknown: set[UUID]
+    ) -> str | None:
+        job_id = _named_job(event)
         if job_id not in unknown:
             return None
         if event.data.members is not None:
             return f"expected a workflow whose batch is cancelled, got no job with the id {job_id}"
         if self._clock.monotonic() - self._read_at >= _MARKS_REREAD:
             self._read_at = self._clock.monotonic()
-            self._open = Counter(await self._store.count_cancel_marks(_MAX_MARKS_OF_ALL * self._limit))
-        own, of_all = self._open[source], self._open.total()
+            self._open = Counter(await self._store.count_cancel_marks(2 * _MAX_MARKS_OF_ALL * self._limit))
+        owner = MarkOwner(user_id, event.source if user_id is None else None)
+        own = self._open[owner]
+        of_all = sum(marks for one, marks in self._open.items() if (one.user is None) == (user_id is None))
         if own >= self._limit or of_all >= _MAX_MARKS_OF_ALL * self._limit:
-            full = f"{source!r} has cancelled {own}" if own >= self._limit else f"all have cancelled {of_all}"
+            who = repr(owner.source) if user_id is None else f"user {user_id!r}"
+            full = f"{who} has cancelled {own}" if own >= self._limit else f"all have cancelled {of_all}"
             return (
                 f"expected the id of a job that was requested, got {job_id}, and {full} unknown jobs already"
                 ": cancel it once its request is accepted"
             )
-        self._open[source] += 1
+        self._open[owner] += 1
         unknown.discard(job_id)  # the cancels that follow find the mark
         return None
 

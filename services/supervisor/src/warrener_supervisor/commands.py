@@ -51,7 +51,7 @@ def supervisor_inbox(
         # By the status queue, whose consumer replies. A cancel that overtook a report of success would call
         # a job cancelled whose effects are done.
         # Those of the jobs of a batch go out one batch after the other: there may be hundreds of both.
-        refusals = await marks.refusals([event for event, _ in commands])
+        refusals = await marks.refusals(commands)
         if refused := [why for why in refusals if why is not None]:
             _log.warning(
                 "Cancels of unknown jobs were refused.",
@@ -59,16 +59,16 @@ def supervisor_inbox(
                 cancels=len(refused),
                 detail=refused[0],
             )
-        for (event, _), why in zip(commands, refusals, strict=True):
+        for (event, *_), why in zip(commands, refusals, strict=True):
             if event.data.members is not None and why is None:
                 await ports.publish(await member_cancels(ports.store, event, ports.clock.now()))
         return [
             CommandResult(
-                [cancel_behind_reports(event)] if event.data.members is None else [], is_replied=True
+                [cancel_behind_reports(event, user_id)] if event.data.members is None else [], is_replied=True
             )
             if why is None
             else CommandResult(refusal=why)
-            for (event, _), why in zip(commands, refusals, strict=True)
+            for (event, _, user_id), why in zip(commands, refusals, strict=True)
         ]
 
     received_until = datetime.min.replace(tzinfo=UTC)
@@ -80,8 +80,8 @@ def supervisor_inbox(
         # A microsecond apart, also from those before: workflows receive them in the order of their times.
         first = max(ports.clock.now(), received_until)
         received_until = first + timedelta(microseconds=len(commands))
-        rows = await ports.store.jobs_by_id({event.data.job_id for event, _ in commands})
-        results = [signal_result(event, rows.get(event.data.job_id)) for event, _ in commands]
+        rows = await ports.store.jobs_by_id({event.data.job_id for event, *_ in commands})
+        results = [signal_result(event, rows.get(event.data.job_id)) for event, *_ in commands]
         received = [
             SignalRow(
                 job_id=event.data.job_id,
@@ -90,7 +90,7 @@ def supervisor_inbox(
                 data=event.data.data,
                 received_at=first + timedelta(microseconds=place),
             )
-            for place, ((event, _), result) in enumerate(zip(commands, results, strict=True))
+            for place, ((event, *_), result) in enumerate(zip(commands, results, strict=True))
             if result.refusal is None
         ]
         refused = {row.signal_id for row in await ports.store.keep_signals(received)}
@@ -100,7 +100,7 @@ def supervisor_inbox(
         )
         return [
             too_many if str(job_id_of(event.source, event.id)) in refused else result
-            for (event, _), result in zip(commands, results, strict=True)
+            for (event, *_), result in zip(commands, results, strict=True)
         ]
 
     async def end_hold(event: events.JobContinueRequested, _: DecodedEvent) -> CommandResult:
@@ -112,7 +112,7 @@ def supervisor_inbox(
 
     async def change_incidents(commands: Sequence[ReceivedCommand[IncidentCommand]]) -> list[CommandResult]:
         changed = await incidents.apply_commands([command.event for command in commands])
-        names = [event.data.fingerprint for event, _ in commands]
+        names = [event.data.fingerprint for event, *_ in commands]
         expected, hint = "expected the fingerprint of an open incident", "see `warrener escalation list`"
         return [
             CARRIED_OUT if name in changed else CommandResult(refusal=f"{expected}, got {name!r}: {hint}")

@@ -35,8 +35,9 @@ class SupervisorSettings(ServiceSettings):
     supervisor_log_size_limit: Annotated[ByteSize, Field(ge=1024, le=16 * 1024 * 1024)] = ByteSize(64 * 1024)
     """The same in bytes."""
     supervisor_cancel_marks_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """Cancels of jobs that no request has come for, of one source: each leaves a mark in the store until it
-    expires. Those of all sources may be a hundred times as many."""
+    """Cancels of jobs that no request has come for, of one user of the broker, or of one source if the
+    message names no user: each leaves a mark in the store until it expires. Those of all users may be a
+    hundred times as many, and so may those of all sources."""
     supervisor_escalation_file: Path | None = None
     """The file of the escalation policies; none: one line in the log for each cause of death."""
 

@@ -31,7 +31,7 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.events.envelope import AGENT
-from warrener_contracts.inbox import Inbox, ParkedEvent
+from warrener_contracts.inbox import Inbox, ParkedEvent, original_user
 from warrener_contracts.messages import ORIGINAL_USER, Message, batch_parked, encode
 from warrener_contracts.parking import park_event
 from warrener_contracts.retryability import is_unrunnable_here
@@ -172,14 +172,16 @@ class StatusConsumer:
     async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
         received = StatusBatch()
         for delivery, events in await self._inbox.read(deliveries):
-            user_id = _user_of(delivery)
+            user_id = original_user(delivery)
             for found in events:
                 if isinstance(found, ParkedEvent):
                     received.parked.append(_with_user(found.message, user_id))
                 elif isinstance(found.event, AgentHeartbeat):  # of an agent whose exchange does not take it
                     received.heartbeats.append(ReceivedHeartbeat(found.event, user_id))
                 else:
-                    received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found, user_id))
+                    is_cancel = isinstance(found.event, JobCancelRequested)  # which services alone send here
+                    sender = _user_of_cancel(delivery) if is_cancel else user_id
+                    received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found, sender))
         return received
 
     async def _park_foreign(self, received: StatusBatch) -> None:
@@ -375,14 +377,14 @@ class StatusConsumer:
         """Insert tombstones for jobs of which only the cancel is known."""
         now = self._clock.now()
         cancels = [
-            entry.event
+            tombstone_for(entry.event, entry.user_id, now)
             for job_id in left.keys() - rows.keys()
             for entry in left[job_id]
             if isinstance(entry.event, JobCancelRequested)
         ]
         if not cancels:
             return {}
-        inserted = await self._store.insert_jobs([tombstone_for(event, now) for event in cancels])
+        inserted = await self._store.insert_jobs(cancels)
         return {one.row.job_id: one.row for one in inserted}
 
     def _messages_for(self, batch: JobBatch, resumption: Resumption, begun_at: datetime) -> list[Message]:
@@ -494,11 +496,10 @@ def _park(entry: JudgedEvent, reason: Reason, detail: str) -> Message:
     return _with_user(park_event(origin, STATUS_QUEUE.name, reason, detail), entry.user_id)
 
 
-def _user_of(delivery: Delivery) -> str | None:
-    """Return the user that published a report first. A supervisor requeues it straight to the queue, which no
-    guest may publish to; one that was parked by an earlier version names no user."""
-    original = None if delivery.exchange else delivery.headers.get(ORIGINAL_USER)
-    return (original or None) if isinstance(original, str) else delivery.user_id
+def _user_of_cancel(delivery: Delivery) -> str | None:
+    """Return the user that sent a command to cancel, as its supervisor says; services are no users."""
+    user = delivery.headers.get(ORIGINAL_USER)
+    return (user or None) if isinstance(user, str) else None
 
 
 def _with_user(message: Message, user_id: str | None) -> Message:

@@ -47,3 +47,9 @@ def test_the_sender_is_the_user_of_the_url_or_of_the_setting(
     url: str, broker_user: str | None, sender: str | None
 ) -> None:
     assert ServiceSettings(broker_url=url, broker_user=broker_user).sender == sender
+
+
+def test_the_sender_at_another_broker_is_the_user_of_its_url_unless_nobody_is_named() -> None:
+    other = "amqp://ann:secret@other/"
+    assert ServiceSettings(broker_url="amqp://host/", broker_user="ben").sender_at(other) == "ann"
+    assert ServiceSettings(broker_url="amqp://host/", broker_user="").sender_at(other) is None

@@ -195,16 +195,16 @@ SELECT job_id FROM warrener_jobs WHERE substr(CAST(job_id AS text), 29) = $1 LIM
 SELECT job_id FROM warrener_jobs WHERE idempotency_key >= $1 AND idempotency_key <= $2 LIMIT $3
 
 -- name: count_cancel_marks
--- The marks of cancels by source, of the newest of them.
-SELECT newest.source, count(*)
+-- The marks of cancels by user, which is their one argument, or by source; of the newest of them.
+SELECT newest.source, newest.arguments, count(*)
 FROM (
-  SELECT mark.source
+  SELECT CASE WHEN mark.arguments = '{}' THEN mark.source END AS source, mark.arguments
   FROM warrener_jobs AS mark
   WHERE mark.state = 'cancelled' AND mark.job_type = $1
   ORDER BY mark.accepted_at DESC
   LIMIT $2
 ) AS newest
-GROUP BY newest.source
+GROUP BY newest.source, newest.arguments
 
 -- name: running_owners
 -- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one agent_id

@@ -14,7 +14,7 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows, SqlSession
-from warrener_store.encoding import escape, unescape
+from warrener_store.encoding import decode, escape, unescape
 from warrener_store.jobs import columns, views
 from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
 from warrener_store.jobs.job_search import MIN_LENGTH, id_part, is_named
@@ -280,11 +280,14 @@ class CancelledTrees(SqlSession):
     afterwards: whichever is first, one of the two sees the other.
     """
 
-    async def count_cancel_marks(self, limit: int) -> dict[str, int]:
-        """The number of marks of each source, of the newest `limit`: rows that cancels of unknown jobs
-        left."""
+    async def count_cancel_marks(self, limit: int) -> dict[views.MarkOwner, int]:
+        """The number of marks of each owner, of the newest `limit`: rows that cancels of unknown jobs left,
+        whose one argument is the user."""
         found = await self._query("count_cancel_marks", CANCEL_MARK, limit)
-        return {unescape(source): marks for source, marks in found}
+        return {
+            views.MarkOwner(decode(arguments).get("user"), source and unescape(source)): marks
+            for source, arguments, marks in found
+        }
 
     async def mark_cancelled(self, trees: Sequence[views.CancelledTree]) -> list[views.ChildJob]:
         """Mark these, then return the first of their child jobs (`children_of`).

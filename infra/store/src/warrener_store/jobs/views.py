@@ -118,6 +118,13 @@ END_REASON = "its workflow "
 """The first words of the reason of a mark that the end of a workflow makes; no cancel of a tree has them."""
 
 
+class MarkOwner(NamedTuple):
+    """The sender of a cancel of an unknown job: the user of the broker, or the source if it named no user."""
+
+    user: str | None
+    source: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelledTree:
     """The mark of a job whose child jobs are cancelled, present and future ones.

@@ -109,6 +109,10 @@ async def _check_all(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[Che
         "waiting jobs": check_waiting(endpoints),
         "installation": installation(),
     }
+    if not (endpoints.from_up or endpoints.store_url.startswith("sqlite")):
+        from warrener.doctor.roles import check_store_user
+
+        groups["store user"] = check_store_user(endpoints.store_url)
     found, all_ended = await run_bounded(groups, _TIMEOUT)
     found += check_isolation()
     _print(found, as_json=as_json)

@@ -6,8 +6,9 @@ is declared with another type. A message has the name of another user in `user_i
 refuses it once it has compared the routing key. A queue that holds no message is bound for a moment.
 """
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from uuid import uuid4
@@ -16,7 +17,7 @@ from pamqp import commands
 from pamqp.base import Frame as Method
 
 from warrener.context import ResolvedEndpoints
-from warrener.doctor import CheckResult, failed, ok
+from warrener.doctor import CheckResult, failed, ok, warning
 from warrener.doctor.inspector import ACCESS_REFUSED, PRECONDITION_FAILED, BrokerInspector, open_inspector
 from warrener.errors import UsageError
 from warrener_amqp.channel import Channel
@@ -25,12 +26,13 @@ from warrener_contracts.events import declared_events
 from warrener_contracts.permissions import NOTHING, Holder, KeyPatterns, permissions_of
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_store import StoreError
-from warrener_store.grants import STORE_ROLES, compare_grants
+from warrener_store.grants import STORE_ROLES, UserRights, read_rights
 
 _NOBODY = "doctor-nobody"
 """Stands for a user, queue, agent and job type of others in names and keys."""
 _VERBS = {"configure": "make and delete", "write": "write to and bind", "read": "read and bind from"}
-_MAX_LISTED = 20
+_MAX_LISTED, _MAX_SHORT = 20, 3
+_TIMEOUT = 6.0  # seconds
 _REFUSED = re.compile("access to (queue|exchange|topic) ")
 
 
@@ -68,16 +70,47 @@ async def check_store_role(url: str, role: str) -> CheckResult:
     if role not in STORE_ROLES:
         raise UsageError(f"expected a role with a store, got {role!r}; leave --store out")
     try:
-        beyond, lacking = await compare_grants(url, role)
+        beyond, lacking = (await read_rights(url, ledger=role == "ledger")).compare(role)
     except StoreError as error:
         return failed("store role", str(error), "correct --store")
     wrong = [f"may {one}" for one in beyond] + [f"may not {one}" for one in lacking]
     if not wrong:
         return ok("store role", f"the user may do in PostgreSQL what the role {role} needs, and nothing else")
-    shown = ", ".join(wrong[:_MAX_LISTED]) + (
-        f" and {left} more" if (left := len(wrong) - _MAX_LISTED) > 0 else ""
-    )
+    shown = _listed(wrong, _MAX_LISTED)
     return failed("store role", f"the user {shown}", f"run `warrener migrate --grants {role} --user NAME`")
+
+
+async def check_store_user(url: str) -> AsyncIterator[CheckResult]:
+    """Compare what the user of the store's URL may do in PostgreSQL with the role of the console. Nothing if
+    the store does not answer."""
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            rights = await read_rights(url)
+    except (StoreError, TimeoutError):
+        return  # the check of the store says why
+    yield judge_store_user(rights)
+
+
+def judge_store_user(rights: UserRights) -> CheckResult:
+    """Require a user with the rights of the console, or of a service whose settings are checked. Pure."""
+    user, check = rights.user, "store user"
+    if rights.owns:
+        do = "make a user for the console and this command by `warrener migrate --grants console --user NAME`"
+        return warning(check, f"user {user} owns the tables or is a superuser: it may drop them", do)
+    differences = {role: rights.compare(role) for role in STORE_ROLES if role != "ledger"}
+    if role := next((role for role, found in differences.items() if found == ([], [])), None):
+        return ok(check, f"user {user} may do what the role {role} needs, and nothing else")
+    beyond, lacking = differences["console"]
+    do = f"let the owner of the tables run `warrener migrate --grants console --user {user}`"
+    if lacking:
+        return failed(check, f"user {user} may not {_listed(lacking, _MAX_SHORT)}", do)
+    more = f"user {user} may {_listed(beyond, _MAX_SHORT)}, which the role console does not need"
+    return warning(check, more, do)
+
+
+def _listed(wrong: Sequence[str], most: int) -> str:
+    left = len(wrong) - most
+    return ", ".join(wrong[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 async def _attempts(attacker: "_Attacker", holder: Holder) -> AsyncIterator[tuple[str, bool, bool]]:

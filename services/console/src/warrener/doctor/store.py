@@ -13,17 +13,19 @@ from warrener.render.times import ago, span
 from warrener_contracts.retryability import CODE_CHANGED, is_unrunnable_here
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.secrets import mask
-from warrener_store import StoreError
+from warrener_store import StoreError, StoreRefused
 from warrener_store.agents.rows import SILENT_AFTER, AgentRow, JobTypeRow
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentFilter, IncidentRow, still_refused
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.opening import open_store_on_demand
 from warrener_store.parked.rows import ParkedFilter, ParkedMessage
+from warrener_store.sessions.rows import SessionRow
 
 if TYPE_CHECKING:  # it imports the ports of all aggregates
     from warrener_store import StateStore, Store
 
 _START_TIMEOUT = 6.0  # seconds
+_NO_PERMISSION = "42501"  # SQLSTATE
 _PROBE = "warrener-doctor"
 _PROBE_SIZE = 16_384  # bytes; less may find room in a page of the database though its disk is full
 _MAX_INCIDENTS, _MAX_IN_TROUBLE, _MAX_GIVEN_BACK = 1000, 10, 200
@@ -62,7 +64,29 @@ def _failure(error: StoreError) -> CheckResult:
 
 
 async def try_write(store: "Store") -> None:
-    """Commit a write, and delete it again. Raises StoreError."""
+    """Commit a write, and delete it again; of a session if the user has the role of the console, which may
+    park nothing. Raises StoreError."""
+    try:
+        await _try_parking(store)
+    except StoreRefused as error:
+        if getattr(error.__cause__, "sqlstate", None) != _NO_PERMISSION:
+            raise
+        now = await store.time()
+        text = os.urandom(_PROBE_SIZE).hex()
+        row = SessionRow(
+            session_key=_PROBE,
+            actor=_PROBE,
+            role="",
+            method="",
+            credential=text,
+            opened_at=now,
+            expires_at=now,
+        )
+        await store.open_session(row)
+        await store.end_session(_PROBE)
+
+
+async def _try_parking(store: "Store") -> None:
     probe = ParkedMessage(
         parked_id=_PROBE,
         queue=_PROBE,

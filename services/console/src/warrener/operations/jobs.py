@@ -235,7 +235,8 @@ def job_fields(
 def _write_briefly(arguments: JsonObject, masker: Masker) -> str:
     """Write arguments as the filter of a list takes them, `path=a.csv rows=17`, without secrets."""
     shortened = {
-        name: cut(value, _MAX_VALUE) if isinstance(value, str) else value for name, value in arguments.items()
+        name: f"{cut(value, _MAX_VALUE)}…" if isinstance(value, str) and len(value) > _MAX_VALUE else value
+        for name, value in arguments.items()
     }
     words = [
         f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"

@@ -148,14 +148,14 @@ def _over(row: JobRow, end: JobState, now: datetime, *, agent_id: str | None, re
     )
 
 
-def tombstone_for(event: JobCancelRequested, now: datetime) -> JobRow:
-    """Make the row of a job of which only the cancel `event` is known."""
+def tombstone_for(event: JobCancelRequested, user_id: str | None, now: datetime) -> JobRow:
+    """Make the row of a job of which only the cancel `event` is known, by this user of the broker."""
     data = event.data
     return JobRow(
         job_id=data.job_id,
         job_type=CANCEL_MARK,
         queue=_QUEUE,
-        arguments={},
+        arguments={} if user_id is None else {"user": user_id},
         guarantee=Guarantee.IDEMPOTENT,
         policy=JobPolicy(),
         source=event.source,

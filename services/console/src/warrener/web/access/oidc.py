@@ -60,7 +60,9 @@ class OpenIdProvider:
         self._client_id = settings.console_oidc_client_id
         self._settings, self._clock = settings, clock
         self._redirect_uri = f"{settings.console_url}{CALLBACK}"
-        self._http = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False)
+        # A connection that is kept may be closed by the issuer while a request is on its way.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=limits)
         self._metadata: dict[str, Any] = {}
         self._metadata_at = float("-inf")
         self._keys: KeySet | None = None
