@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from warrener_agent.workflows import maps
+from warrener_supervisor import workflow_pages
 
 _HANGS = 900
 """Seconds. A simulation computes without a pause, and beside other tests has a share of a processor alone."""
@@ -30,3 +31,4 @@ def quiet() -> Iterator[None]:
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map of 20 has five batches."""
     monkeypatch.setattr(maps, "MAX_MEMBERS", 4)
+    monkeypatch.setattr(workflow_pages, "MAX_MEMBERS", 4)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tests.simulation.handlers import shop
 
-from warrener_agent import Agent, Backoff, ChildJobFailed, JobContext, Workflow
+from warrener_agent import Agent, Backoff, ChildJobFailed, JobContext, ResultPage, Transaction, Workflow
 from warrener_contracts.policy import PolicyOverrides
 
 jobs = Agent()
@@ -49,6 +49,11 @@ async def ship(job: JobContext, order: int, *, works: bool = True) -> int:
 @jobs.job("load", start_timeout="60s")
 async def load(job: JobContext, number: int) -> int:
     return await shop().work(job, 0.3, number)
+
+
+@jobs.job("list_numbers", start_timeout="60s")
+async def list_numbers(job: JobContext, number: int) -> list[int]:
+    return list(range(await shop().work(job, 0.2, number)))
 
 
 @jobs.job("carry", start_timeout="60s", max_attempts=1)
@@ -98,6 +103,17 @@ async def import_all(flow: Workflow, items: int, in_flight: int) -> int:
     return loaded.succeeded
 
 
+def add_up(page: ResultPage[int | None]) -> int:
+    """A step that reads a page."""
+    return sum(number or 0 for number in page.items)
+
+
+@agent.workflow("import_listed", start_timeout="60s")
+async def import_listed(flow: Workflow, items: int, in_flight: int) -> list[int]:
+    loaded = await flow.map(load, source=flow.call(list_numbers, number=items), in_flight=in_flight)
+    return [loaded.succeeded, sum([await flow.step(add_up, page) async for page in flow.pages(loaded)])]
+
+
 @agent.workflow("picky", start_timeout="60s")
 async def ship_all(flow: Workflow, items: int, stop_after: int) -> list[Any]:
     shipped = await flow.map(
@@ -120,6 +136,18 @@ async def charge_all(flow: Workflow, items: int, seconds: float | None) -> str:
 async def reserve_all(flow: Workflow) -> list[Any]:
     done = await flow.map("reserve", [{"order": n if n < 2 else "many"} for n in range(5)])
     return [done.succeeded, done.failed, [one.error.type for one in done.failures if one.error]]
+
+
+async def book(transaction: Transaction, order: int) -> int:
+    """A step that writes."""
+    await transaction.execute(f"book {order}")
+    return order
+
+
+@agent.workflow("booked", start_timeout="60s")
+async def book_twice(flow: Workflow, order: int) -> list[int]:
+    first = await asyncio.gather(flow.step(book, order), flow.step(book, order + 1))
+    return [*first, await flow.call(charge, order=order), await flow.step(book, order + 2)]
 
 
 @agent.workflow("bundle", start_timeout="60s")

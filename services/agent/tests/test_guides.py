@@ -80,8 +80,8 @@ async def test_the_guide_to_checkpoints_continues_where_the_last_attempt_stopped
 
 
 def test_the_guide_to_workflows_runs_as_it_describes() -> None:
-    cards, scales, quotes, approvals, watchers, trips, *more = blocks("write-a-workflow.md")
-    contracts, rates, weather, crates, _ = more
+    cards, scales, quotes, files, approvals, watchers, *more = blocks("write-a-workflow.md")
+    trips, contracts, rates, shelves, weather, crates, _ = more
     printed = {"cards.print": "Dear Ada", "cards.post": 8}
     assert run_workflow(declared(cards, "cards"), "cards.send", {"name": "Ada"}, jobs=printed).result == 8
 
@@ -94,6 +94,9 @@ def test_the_guide_to_workflows_runs_as_it_describes() -> None:
     assert run_workflow(agent, "quotes.cheapest", given, jobs=jobs).result == 20
     many = run_workflow(agent, "quotes.many", {"parcels": [1, 2]}, jobs=jobs)
     assert many.result == {"weighed": 2, "failed": 0, "grams": 20}
+
+    listed = {"files.list": ["a", "bc"], "files.load": 2}
+    assert run_workflow(declared(files, "files"), "files.import", {"day": "d"}, jobs=listed).result == 4
 
     agent = declared(approvals, "approvals")
     ignored = run_workflow(agent, "approvals.decide", {"amount": 1})
@@ -115,6 +118,8 @@ def test_the_guide_to_workflows_runs_as_it_describes() -> None:
     watched.advance("10h")
     assert (watched.generations, watched.published) == (2, {"checks": 121, "failed": 0})
 
+    agent, ends = declared(shelves, "shelves"), {"book": lambda order: order}
+    assert run_workflow(agent, "shelves.book", {"orders": [1, 2]}, steps=ends).result == 3
     reported = run_workflow(declared(weather, "weather"), "weather.report", {"airport": "JFK"})
     assert reported.result == "snow"
 

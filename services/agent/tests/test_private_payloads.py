@@ -75,6 +75,28 @@ def test_the_answer_of_a_child_job_that_was_requested_again_is_that_of_the_new_o
     assert decrypted_answer(dispatched(*turns_of(call, died))).error == error
 
 
+def test_the_results_of_a_page_are_those_of_its_batch() -> None:
+    source = events.PageSource(call_id="map/a/0", size=3, first=1)
+    call = events.Call(call_id="page/a", kind=events.CallKind.PAGE, name="mail.note", source=source)
+    answer = events.Answer(call_id="page/a", at=AT, page=events.PageSize(size=2, total=3))
+    hidden = [
+        payloads.encrypt(CODEC, ValueKind.RESULT, b"%d" % number, child_job_id(JOB_ID, f"map/a/0/{number}"))
+        for number in (1, 2)
+    ]
+
+    def read(*items: object) -> tuple[object, ...]:
+        page = events.DispatchedPage(call_id="page/a", items=items)
+        data = dispatched(*turns_of(call, answer)).model_copy(update={"pages": (page,)})
+        opened, _ = decrypt_attempt(CODEC, agent.definitions["mail.campaign"], data, None)
+        return opened.pages[0].items
+
+    assert read(*hidden) == (1, 2)
+    assert read(hidden[0], None) == (1, None), "one failed"
+    for others in ([hidden[1], hidden[0]], ["plain", None]):
+        with pytest.raises(PayloadUnreadable):
+            read(*others)
+
+
 def test_the_result_of_another_job_counts_as_no_answer() -> None:
     call = events.Call(call_id="0/a", kind=events.CallKind.JOB, name="mail.note", job_id=uuid4())
     result = payloads.encrypt(CODEC, ValueKind.RESULT, b'"noted"', uuid4())

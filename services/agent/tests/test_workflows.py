@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
-from services.agent.tests.stage import WAIT, Stage
+from services.agent.tests.stage import WAIT, SlowLedger, Stage
 from services.agent.tests.test_outbox import empty, fill
 
-from warrener_agent import Agent, Workflow
-from warrener_agent.ledger import connected_ledger
+from warrener_agent import Agent, Backoff, Transaction, Workflow
+from warrener_agent.ledger import connected_ledger, open_ledger
 from warrener_agent.ledger.port import Claim, ClaimStatus
 from warrener_contracts import events, topology
 from warrener_contracts.identity import attempt_span_id, child_job_id
@@ -170,6 +170,61 @@ async def test_an_agent_that_dies_before_it_has_reported_a_turn_has_recorded_it_
     assert bus.published == [[REQUESTED], [SUSPENDED]], "both, whatever the first one has published"
     assert {one.id for one in stage.of(events.JobRequested)} == {str(suspended.suspension.calls[0].job_id)}
     assert shop.turns == 1
+
+
+class Bookings:
+    """A workflow whose step writes, and how often the step has run."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.agent, self.runs, self._stage = Agent(), 0, stage
+
+        async def book(transaction: Transaction, order: int, *, works: bool = True) -> int:
+            self.runs += 1
+            await transaction.execute("CREATE TABLE IF NOT EXISTS bookings (n INTEGER)")
+            await transaction.execute("INSERT INTO bookings VALUES (:n)", {"n": order})
+            if not works and self.runs == 1:
+                raise ConnectionError("the line is dead")
+            return order
+
+        @self.agent.workflow("book")
+        async def booked(flow: Workflow, order: int, *, works: bool = True) -> int:
+            twice = flow.options(policy=PolicyOverrides(max_attempts=2, backoff=Backoff.fixed("1ms")))
+            return await twice.step(book, order, works=works)
+
+    async def all(self) -> list[int]:
+        async with connected_ledger(self._stage.ledger_url) as ledger:
+            job = Claim(uuid4(), 1)
+            await ledger.claim([job], agent_id="reader", lease=timedelta(1))
+            async with ledger.transaction(job, agent_id="reader") as transaction:
+                return [row["n"] for row in await transaction.execute("SELECT n FROM bookings")]
+
+
+async def test_a_step_has_written_once_though_its_agent_dies_before_the_turn_is_recorded(
+    stage: Stage,
+) -> None:
+    bookings = Bookings(stage)
+    ledger = SlowLedger(open_ledger(stage.ledger_url), "fail")
+    first = await stage.enter(bookings.agent, ledger=ledger)
+    job = await stage.dispatch("book", {"order": 7})
+    async with asyncio.timeout(WAIT):
+        await ledger.begun.wait()
+    await stage.leave(first)
+    await stage.expire_claims()
+    await stage.enter(bookings.agent)
+    await stage.wait_for_event(events.AttemptFailed, job)  # it is lost, so the supervisor sends the next one
+    await stage.dispatch("book", {"order": 7}, job_id=job, attempt=2)
+    suspended = (await stage.wait_for_event(events.AttemptSuspended, job)).data.suspension
+    assert [one.result for one in suspended.answers] == [7]
+    assert (bookings.runs, await bookings.all()) == (1, [7])
+
+
+async def test_a_step_that_fails_has_written_nothing_and_may_be_tried_again(stage: Stage) -> None:
+    bookings = Bookings(stage)
+    await stage.enter(bookings.agent)
+    suspended = await first_turn(stage, "book", {"order": 7, "works": False})
+    (ended,) = suspended.suspension.answers
+    assert (ended.result, ended.tries) == (7, 2)
+    assert (bookings.runs, await bookings.all()) == (2, [7])
 
 
 async def test_a_turn_that_comes_again_is_reported_again_and_not_run(stage: Stage, shop: Shop) -> None:

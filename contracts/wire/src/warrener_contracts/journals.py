@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from warrener_contracts.events import Answer, Call, StepRetry, Suspension
+    from warrener_contracts.events import Answer, Call, PageSize, StepRetry, Suspension
 
 
 class RecordedTurn(Protocol):
@@ -76,6 +76,17 @@ def replayed_answers(turns: Sequence[RecordedTurn]) -> "list[tuple[Answer, ...]]
                 answers.append(new.model_copy(update={"at": answer.at}))
         found.append(tuple(answers))
     return found
+
+
+def read_pages(turns: Sequence[RecordedTurn]) -> "list[tuple[Call, PageSize]]":
+    """The pages that the turn which runs now reads: those that were answered since the last one, and those of
+    steps that have not ended."""
+    ends = [place for place, one in enumerate(turns, 1) if one.suspension is not None and not is_retry(one)]
+    fresh = {answer.call_id for one in turns[ends[-1] if ends else 0 :] for answer in one.answers}
+    fresh.update(call.page for call in open_calls(turns))
+    answers = {call_id: one.page for call_id, one in answers_by_call(turns).items() if call_id in fresh}
+    found = ((call, answers.get(call.call_id)) for call in all_calls(turns))
+    return [(call, size) for call, size in found if size is not None]
 
 
 def open_retries(turns: Sequence[RecordedTurn]) -> "dict[str, StepRetry]":

@@ -8,6 +8,7 @@ from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter
 from warrener_agent.ledger.port import Transaction
 from warrener_agent.workflows.failures import ChildJobFailed, JournalFull, StepFailed, WorkflowError
 from warrener_agent.workflows.maps import MapFailure, MapResult
+from warrener_agent.workflows.pages import ResultPage
 from warrener_agent.workflows.targets import JobType
 from warrener_agent.workflows.workflow import Workflow
 from warrener_contracts.circuit_breaker import BreakerPolicy
@@ -33,6 +34,7 @@ __all__ = [
     "MapResult",
     "Program",
     "Recycle",
+    "ResultPage",
     "RetryAfter",
     "RetryRule",
     "Snooze",

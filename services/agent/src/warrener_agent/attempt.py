@@ -21,7 +21,7 @@ from warrener_agent.definitions.job import ExecutorName, JobDefinition
 from warrener_agent.executors.base import Execution, Executor, HandlerCall
 from warrener_agent.executors.flight_record import with_progress
 from warrener_agent.executors.in_agent import LeaseEnded
-from warrener_agent.handler_api import LocalHandlerPort
+from warrener_agent.handler_api import LocalHandlerPort, StepRecords
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
 from warrener_agent.log_buffer import LogBuffer
 from warrener_agent.log_publisher import LogPublisher
@@ -240,6 +240,9 @@ class Attempt:
             self._log = runner.logs.open(run, self._secrets)
             set_off_loop = partial(setattr, run, "is_off_loop")
             handler_call = HandlerCall(definition, facts, handler_port, self._log, set_off_loop)
+            if definition.executor == "workflow":
+                steps = StepRecords(runner.agent, run.claim, handler_port.time_left, self._payloads)
+                handler_call = handler_call._replace(run_recorded=steps.run)
             execution = self._scope.run(runner.executors[definition.executor].begin, handler_call)
         except PayloadUnreadable as error:
             self._report(outcomes.unreadable_outcome(str(error)))

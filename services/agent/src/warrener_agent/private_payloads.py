@@ -52,6 +52,18 @@ class AttemptPayloads:
             return arguments
         return payloads.encrypt_arguments(self._codec, arguments, job_id, job_type)
 
+    def step_record(self, text: str, call_id: str) -> str:
+        """Encrypt the result of a step, for the ledger; `read_step` reads what the ledger has."""
+        if not self.is_private:
+            return text
+        hidden = payloads.encrypt(self._codec, ValueKind.JOURNAL, text.encode(), self._job_id, call_id)
+        return to_json(hidden).decode()
+
+    def read_step(self, value: Any, call_id: str) -> Any:
+        return payloads.decrypt(
+            self._codec, ValueKind.JOURNAL, value, self._job_id, call_id, is_private=self.is_private
+        )
+
     def signal(self, data: events.JobSignalRequestedData) -> events.JobSignalRequestedData:
         if not self.is_private:
             return data
@@ -125,7 +137,9 @@ def decrypt_attempt(
         if found is not checkpoint.state:
             checkpoint = checkpoint.model_copy(update={"state": found})
     if codec is not None and data.journal is not None:
-        changes["journal"] = _JournalReader(codec, data.job_id, is_private=is_private).read(data.journal)
+        reader = _JournalReader(codec, data.job_id, is_private=is_private)
+        changes["journal"] = reader.read(data.journal)
+        changes["pages"] = tuple(map(reader.page, data.pages))
     return (data.model_copy(update=changes) if changes else data), checkpoint
 
 
@@ -192,6 +206,18 @@ class _JournalReader:
                 "members": answer.members and self._members(answer.members, call.call_id),
             }
         )
+
+    def page(self, page: events.DispatchedPage) -> events.DispatchedPage:
+        """Decrypt the results of a batch; those of one job come as they are."""
+        call = self._calls.get(page.call_id)
+        if call is None or call.source is None or call.source.size is None:
+            return page
+        first, batch = call.source.first, call.source.call_id
+        items = (
+            self._value(ValueKind.RESULT, item, child_job_id(self._job_id, f"{batch}/{number}"))
+            for number, item in enumerate(page.items, first)
+        )
+        return page.model_copy(update={"items": tuple(items)})
 
     def _value(
         self, kind: ValueKind, value: Any, job_id: UUID, name: str = "", *, is_due: bool = False

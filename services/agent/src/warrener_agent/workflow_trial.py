@@ -29,6 +29,7 @@ from warrener_agent.workflows.maps import PAUSE
 from warrener_agent.workflows.targets import check_read, lines_of
 from warrener_contracts.events import (
     MAX_MEMBER_FAILURES,
+    MAX_MEMBERS,
     Answer,
     Call,
     CallKind,
@@ -36,13 +37,14 @@ from warrener_contracts.events import (
     Journal,
     MemberFailure,
     MembersEnd,
+    PageSize,
     StepRetry,
     Suspension,
     Turn,
     UndoRequest,
 )
 from warrener_contracts.fields import parse_duration
-from warrener_contracts.journals import all_calls, next_timer, open_calls
+from warrener_contracts.journals import all_calls, next_timer, open_calls, read_pages
 from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.state_machine import JobState
 
@@ -118,6 +120,7 @@ class WorkflowTrial:
         self.published: Any = None
         """The state that it has published last."""
         self._result: Any = None
+        self._results: dict[str, Any] = {}  # JSON, by the id of the call
         self._requested: dict[str, dict[str, Any]] = {}  # arguments of child jobs, by the id of the call
         self._signals: defaultdict[str, deque[Answer]] = defaultdict(deque)
         self._signal_count = 0
@@ -214,7 +217,7 @@ class WorkflowTrial:
             step_answers = [one for one in ends if isinstance(one, Answer)]
             suspension = turn.with_ends(end.suspension, end.steps, step_answers, retries)
             self._turns[-1] = Turn(attempt=attempt, answers=tuple(answers), suspension=suspension)
-            answers = [*self._ends_of_jobs(), *self._received()]
+            answers = [*self._ends_of_jobs(), *self._received(), *self._sizes()]
             if not answers and (timer := next_timer(self._turns)) and timer[0] - self.now <= _PAUSE:
                 self.now = timer[0]  # the next batch of a map
                 answers = [Answer(at=self.now)]
@@ -238,6 +241,9 @@ class WorkflowTrial:
                 self._arguments,
                 self.journal,
                 self._began_at,
+                pages={
+                    call.call_id: self._items(call)[: page.size] for call, page in read_pages(self._turns)
+                },
             )
             for _ in range(2)
         )
@@ -284,6 +290,8 @@ class WorkflowTrial:
     def _step(self, step: turn.PendingStep) -> Answer | StepRetry:
         """Run a step in a thread, or what stands for it. Each delay before a retry passes by `advance`."""
         call_id, ends, function = step.call.call_id, self._ends[CallKind.STEP], step.function
+        if step.takes_transaction and step.call.name not in ends:
+            raise AssertionError(f"expected the end of {step.call.name} in `steps`: it writes in the ledger")
 
         async def wait_for(value: Any) -> Any:
             return await value
@@ -326,6 +334,7 @@ class WorkflowTrial:
                 info = describe_error(error).error
                 failed.append(MemberFailure(number=number, state=JobState.DEAD, error=info))
                 results.append(None)
+        self._results[call.call_id] = results
         members = MembersEnd(
             succeeded=len(results) - len(failed),
             failed=len(failed),
@@ -338,7 +347,24 @@ class WorkflowTrial:
         if isinstance(end, BaseException):
             state = JobState.DEAD if state is JobState.SUCCEEDED else state
             return Answer(call_id=call.call_id, at=self.now, state=state, error=describe_error(end).error)
-        return Answer(call_id=call.call_id, at=self.now, state=state, result=to_jsonable_python(end))
+        plain = self._results[call.call_id] = to_jsonable_python(end)
+        result = None if call.by_reference else plain
+        return Answer(call_id=call.call_id, at=self.now, state=state, result=result)
+
+    def _items(self, call: Call) -> list[Any]:
+        """The results of a page and of those behind it."""
+        assert call.source is not None
+        found: list[Any] = self._results[call.source.call_id]
+        return found[call.source.first :]
+
+    def _sizes(self) -> list[Answer]:
+        given = list[Answer]()
+        for call in open_calls(self._turns):
+            if call.source is not None:
+                rest = len(self._items(call))
+                page = PageSize(size=min(rest, MAX_MEMBERS), total=call.source.first + rest)
+                given.append(Answer(call_id=call.call_id, at=self.now, page=page))
+        return given
 
     def _received(self) -> list[Answer]:
         given = list[Answer]()
@@ -369,7 +395,13 @@ def _read(definition: JobDefinition, arguments: Mapping[str, Any], where: str = 
 
 
 def _run_turn(
-    definition: JobDefinition, job_id: UUID, arguments: Mapping[str, Any], journal: Journal, now: datetime
+    definition: JobDefinition,
+    job_id: UUID,
+    arguments: Mapping[str, Any],
+    journal: Journal,
+    now: datetime,
+    *,
+    pages: Mapping[str, Sequence[Any]] | None = None,
 ) -> turn.TurnEnd:
     """Run a turn as an agent does: in a thread, with a journal that has been JSON."""
     context_name = definition.signature.context
@@ -384,6 +416,7 @@ def _run_turn(
         journal=Journal.model_validate_json(journal.model_dump_json()),
         now=now,
         check=partial(check_read, definition),
+        pages=pages,
     )
     return _in_thread(lambda: turn.run_turn(definition.handler, context_name, given))
 

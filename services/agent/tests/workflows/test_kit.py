@@ -10,7 +10,16 @@ from typing import Any, assert_type
 import pytest
 from pydantic import BaseModel
 
-from warrener_agent import Agent, Backoff, ChildJobFailed, JobContext, JobDefinitionError, JobType, Workflow
+from warrener_agent import (
+    Agent,
+    Backoff,
+    ChildJobFailed,
+    JobContext,
+    JobDefinitionError,
+    JobType,
+    Transaction,
+    Workflow,
+)
 from warrener_agent.testing import replay, run, run_workflow
 from warrener_agent.workflows.calls import CallFuture
 from warrener_agent.workflows.failures import BadCall, CodeChanged, StepFailed
@@ -130,6 +139,35 @@ async def read_patiently(flow: Workflow) -> float:
     rate = await flow.options(policy=policy).step(read_rate, "EUR")
     assert_type(rate, float)
     return rate
+
+
+async def book(transaction: Transaction, order: int) -> int:
+    await transaction.execute("INSERT INTO bookings VALUES (:n)", {"n": order})
+    return order
+
+
+def write(transaction: Transaction) -> None: ...
+
+
+def test_a_step_that_writes_needs_its_end_of_the_test_and_is_a_coroutine() -> None:
+    agent = Agent()
+
+    @agent.workflow("book")
+    async def booked(flow: Workflow, order: int) -> int:
+        return await flow.step(book, order)
+
+    @agent.workflow("write")
+    async def written(flow: Workflow) -> None:
+        await flow.step(write)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue]
+
+    def end(order: int) -> int:
+        return order + 1
+
+    assert run_workflow(agent, "book", {"order": 1}, steps={"book": end}).result == 2
+    with pytest.raises(AssertionError, match="`steps`"):
+        run_workflow(agent, "book", {"order": 1})
+    with pytest.raises(TypeError, match="async def"):
+        _ = run_workflow(agent, "write").result
 
 
 def test_a_step_is_tried_again_as_time_goes_by() -> None:

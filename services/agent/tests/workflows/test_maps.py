@@ -191,7 +191,7 @@ def test_a_replay_reads_the_ends_of_a_batch_alone() -> None:
     turns = Turns(mapped(number_items(400), key=key))
     turns.go(ended(turns.calls[0], failed={7: DEAD}))
     assert turns.value.failures[0].key == "item 7"
-    with pytest.raises(WorkflowError, match=r"at test_maps\.py:\d+: let each job store its result"):
+    with pytest.raises(WorkflowError, match=r"at test_maps\.py:\d+: read them in steps, page by page"):
         _ = turns.value.results
 
 

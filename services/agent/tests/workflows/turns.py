@@ -29,6 +29,7 @@ class Turns:
     def __init__(self, body: Callable[..., Any], *, now: datetime = BEGAN_AT, generation: int = 0) -> None:
         self.body, self.now, self.generation = body, now, generation
         self.turns: list[Turn] = []
+        self.pages: dict[str, list[Any]] = {}  # of the next turn, by the call
         self.end: turn.TurnEnd = self.go()
 
     def go(self, *answers: Answer) -> turn.TurnEnd:
@@ -52,6 +53,7 @@ class Turns:
                 Journal(generation=self.generation, turns=tuple(turns)).model_dump_json()
             ),
             now=self.now,
+            pages=self.pages,
         )
         return turn.run_turn(self.body, "flow", given)
 

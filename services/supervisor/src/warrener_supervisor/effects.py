@@ -28,6 +28,7 @@ from warrener_supervisor.decisions.starts import queue_refused_retry
 from warrener_supervisor.decisions.suspensions import WITHOUT_SUCCESS
 from warrener_supervisor.notifications import FROM_THE_BEGINNING, Resumption, dispatch_message
 from warrener_supervisor.trace_spans import JobSpans
+from warrener_supervisor.workflow_pages import load_pages
 
 _log = get_logger("act")
 
@@ -260,6 +261,7 @@ async def load_resumptions(ports: SupervisorPorts, rows: Iterable[JobRow]) -> di
             retry_rules.history_of(row, failed[job_id]) if job_id in failed else None,
             avoided.get(job_id, ()),
             arguments_of(turns.get(job_id, ())),
+            await load_pages(store, job_id, turns.get(job_id, ())),
         )
         for job_id, row in later.items()
     }

@@ -35,6 +35,7 @@ class Resumption(NamedTuple):
     history: events.History | None = None
     avoid_agents: tuple[str, ...] = ()
     arguments: JsonObject | None = None  # None: those of the request
+    pages: str | None = None  # JSON
 
 
 FROM_THE_BEGINNING = Resumption()
@@ -171,6 +172,7 @@ def dispatch_message(row: JobRow, now: datetime, resumption: Resumption = FROM_T
     It is a child of the row's trace, so that all attempts of a job are siblings.
     """
     changes = resumption._replace(journal=None)._asdict()
+    del changes["pages"]
     if resumption.arguments is None:
         del changes["arguments"]
     data = row.dispatched_data().model_copy(update=changes)
@@ -186,7 +188,9 @@ def dispatch_message(row: JobRow, now: datetime, resumption: Resumption = FROM_T
         return message
     # As it is stored: to read a thousand turns and to write them again would take longer than all else. The
     # data are the last member of an event.
-    return message._replace(body=b'%b,"journal":%b}}' % (message.body[:-2], resumption.journal.encode()))
+    pages = f',"pages":{resumption.pages}' if resumption.pages else ""
+    rest = f'{pages},"journal":{resumption.journal}}}}}'
+    return message._replace(body=message.body[:-2] + rest.encode())
 
 
 def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:

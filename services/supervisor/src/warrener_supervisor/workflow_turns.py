@@ -62,6 +62,7 @@ from warrener_supervisor.limits import SlotKeeper
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.notifications import Resumption, dispatch_message, render_messages
 from warrener_supervisor.trace_spans import JobSpans
+from warrener_supervisor.workflow_pages import answer_pages, load_pages
 
 _log = get_logger("workflows")
 
@@ -289,7 +290,10 @@ class TurnMaker:
         saves: list[JobRow] = []
         for row in rows:
             own = turns[row.job_id]
-            members = await self._map_answers(row, own)
+            members = [
+                *await self._map_answers(row, own),
+                *await answer_pages(self._store, row.job_id, own, now),
+            ]
             sent = signals.get(row.job_id, ())
             turn = workflow_turns.next_turn(row, own, sent, children, now, members=members)
             if isinstance(turn, datetime):
@@ -305,7 +309,10 @@ class TurnMaker:
             if (last := begun_as.get(row.job_id)) is not None:
                 known = [*(one for one in stored[row.job_id] if one.attempt <= row.attempt), last]
                 queued = workflow_turns.dispatched_turn(row, now)
-                resumption = Resumption(journal=journal_json(known), arguments=arguments_of(known))
+                pages = await load_pages(self._store, row.job_id, known)
+                resumption = Resumption(
+                    journal=journal_json(known), arguments=arguments_of(known), pages=pages
+                )
                 messages[row.job_id] = message = dispatch_message(queued, now, resumption)
                 excess = workflow_turns.dispatch_excess(len(message.body))
                 saves.append(queued if excess is None else workflow_end.end_of_excess(row, excess, now))

@@ -54,7 +54,7 @@ _NAMES = {
     "ParkedRequeueRequested ParkedRequeueRequestedData RedriveChangeRequested "
     "RedriveChangeRequestedData",
     "dispatch": "MAX_CHECKPOINT AttemptCancel AttemptCancelData AttemptDispatched "
-    "AttemptDispatchedData Checkpoint EarlierAttempt History",
+    "AttemptDispatchedData Checkpoint DispatchedPage EarlierAttempt History",
     "data": "EventData",
     "envelope": "Event",
     "errors": "ErrorInfo ErrorKind FlightRecord",
@@ -70,9 +70,10 @@ _NAMES = {
     "ScheduleCommandData SchedulePauseRequested SchedulePut "
     "ScheduleRemoveRequested ScheduleResumeRequested ScheduleTicked ScheduleTickedData "
     "ScheduleTriggerRequested",
-    "workflows": "MAX_ANSWER MAX_MEMBER_FAILURES MAX_MEMBERS MAX_SIGNAL_NAME Answer Call CallKind HeldAction "
+    "workflows": "MAX_ANSWER MAX_MEMBER_FAILURES MAX_MEMBERS MAX_PAGE MAX_PAGES MAX_SIGNAL_NAME Answer Call "
+    "CallKind HeldAction "
     "JobContinueRequested JobContinueRequestedData JobSignalRequested JobSignalRequestedData Journal "
-    "MemberFailure MembersEnd StepRetry Suspension Turn UndoRequest",
+    "MemberFailure MembersEnd PageSize PageSource StepRetry Suspension Turn UndoRequest",
 }
 """The names that each module exports."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

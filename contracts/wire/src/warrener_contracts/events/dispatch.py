@@ -8,7 +8,7 @@ from pydantic import Field
 from warrener_contracts import fields
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, Route
-from warrener_contracts.events.workflows import Journal
+from warrener_contracts.events.workflows import CallId, Journal
 from warrener_contracts.policy import MAX_HISTORY, Guarantee, is_named
 from warrener_contracts.topology import CONTROL, DELAY, DISPATCH
 
@@ -60,6 +60,13 @@ class History(EventData, frozen=True):
         return sum(is_named(names, one.cause, one.error) for one in self.attempts)
 
 
+class DispatchedPage(EventData, frozen=True):
+    """The items of a page that a workflow reads in this turn."""
+
+    call_id: CallId
+    items: tuple[Any, ...] = Field(description="Results; of a batch null for each job that failed.")
+
+
 class AttemptDispatchedData(EventData, frozen=True):
     """Try this job. `attempt` is the fencing token: only the highest one counts."""
 
@@ -83,6 +90,9 @@ class AttemptDispatchedData(EventData, frozen=True):
         description="The latest known checkpoint of an earlier attempt.",
     )
     journal: Journal | None = fields.optional_field("Of a workflow: its turns until now.")
+    pages: tuple[DispatchedPage, ...] = Field(
+        default=(), exclude_if=fields.is_unset, description="Of a workflow: pages that its journal answers."
+    )
     history: History | None = fields.optional_field("If any attempt went wrong: the earlier attempts.")
     avoid_agents: tuple[fields.AgentId, ...] = Field(
         default=(),

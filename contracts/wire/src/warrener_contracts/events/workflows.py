@@ -27,6 +27,10 @@ MAX_ANSWER: Final = 64 * 1024
 MAX_MEMBERS: Final = 500
 """Jobs of one batch of a map."""
 MAX_MEMBER_FAILURES: Final = 100
+MAX_PAGE: Final = 256 * 1024
+"""Bytes of JSON of a page of results, but for a single one that is larger."""
+MAX_PAGES: Final = 4
+"""Pages with which one turn begins."""
 SignalName = Annotated[str, Field(min_length=1, max_length=MAX_SIGNAL_NAME, examples=["packed"])]
 
 
@@ -35,6 +39,7 @@ class CallKind(StrEnum):
 
     JOB = "job"  # the end of a child job
     MAP = "map"  # the ends of many child jobs of one type: a batch of a map
+    PAGE = "page"  # a page of results, which comes with the dispatch of the next turn alone
     STEP = "step"  # a function that the agent runs
     SIGNAL = "signal"  # the next signal of a name
     SEND = "send"  # a signal that it sends, which has no answer
@@ -47,6 +52,17 @@ class UndoRequest(EventData, frozen=True):
     job_type: fields.JobType
     arguments: fields.JsonObject = Field(default_factory=dict)
     queue: fields.QueueName | None = fields.optional_field("None: the queue that the job type declares.")
+
+
+class PageSource(EventData, frozen=True):
+    """The results of which a page is read: a list that is the result of one job, or those of a batch."""
+
+    call_id: CallId = Field(description="The call that has made the job, or the batch.")
+    job_id: UUID | None = fields.optional_field("The job whose result is a list.")
+    size: int | None = Field(
+        default=None, ge=1, le=MAX_MEMBERS, exclude_if=fields.is_none, description="Of the batch."
+    )
+    first: int = Field(default=0, ge=0, exclude_if=fields.is_zero, description="Where the page begins.")
 
 
 class Call(EventData, frozen=True):
@@ -82,6 +98,13 @@ class Call(EventData, frozen=True):
         exclude_if=fields.is_none,
         description="Of a batch: all of its map are answered once so many jobs of the map have failed.",
     )
+    by_reference: bool = Field(
+        default=False,
+        exclude_if=fields.is_unset,
+        description="True if the result of the child job stays out of the journal, and pages of it are read.",
+    )
+    source: PageSource | None = fields.optional_field("Of a page: what it is of.")
+    page: CallId | None = fields.optional_field("Of a step: the page that it reads.")
     undo: UndoRequest | None = fields.optional_field("What undoes it.")
     detached: bool = Field(
         default=False,
@@ -123,6 +146,13 @@ class MembersEnd(EventData, frozen=True):
     )
 
 
+class PageSize(EventData, frozen=True):
+    """The number of items of a page, and of all those that it is of."""
+
+    size: int = Field(ge=0)
+    total: int = Field(ge=0)
+
+
 class Answer(EventData, frozen=True):
     """The end of a call that a workflow has waited for, or only the time that has come."""
 
@@ -130,6 +160,7 @@ class Answer(EventData, frozen=True):
     at: fields.Timestamp = Field(description="The time that the workflow sees.")
     state: JobState | None = fields.optional_field("How the child job ended.")
     members: MembersEnd | None = fields.optional_field("How the jobs of a map's batch ended.")
+    page: PageSize | None = fields.optional_field("The page, without its items.")
     result: Any = Field(
         default=None,
         exclude_if=fields.is_none,

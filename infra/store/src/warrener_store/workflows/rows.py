@@ -166,6 +166,11 @@ class StoredTurn(NamedTuple):
         return self.suspension is not None and '"retry_of"' in self.suspension
 
     @property
+    def may_read_pages(self) -> bool:
+        """True if its calls may be pages of results. Cheap; False is certain."""
+        return self.suspension is not None and '"source"' in self.suspension
+
+    @property
     def continued(self) -> JsonObject | None:
         """The arguments of the generation that it began; None if it began none."""
         if self.suspension is None or '"continued"' not in self.suspension:
@@ -219,9 +224,10 @@ def open_turns(job_id: UUID, stored: Sequence[StoredTurn], *, since: int) -> lis
     signals and the latest answer: to validate each twice is a third of what the last of a thousand steps
     costs.
     """
-    turns: list[dict[str, Any]] = decode(_join(stored := _with_last_failures(stored)))
+    stored = _with_last_failures(stored)
     if any(turn.may_retry for turn in stored):
-        return [_read_turn(job_id, turn, one.suspended_at) for turn, one in zip(turns, stored, strict=True)]
+        return whole_turns(job_id, stored)
+    turns: list[dict[str, Any]] = decode(_join(stored))
     suspensions: list[dict[str, Any]] = [turn.get("suspension") or {} for turn in turns]
     answers = [
         turn.get("answers", []) + one.get("answers", []) for turn, one in zip(turns, suspensions, strict=True)
@@ -239,6 +245,12 @@ def open_turns(job_id: UUID, stored: Sequence[StoredTurn], *, since: int) -> lis
         if not is_past or any("signal_id" in each or each["at"] == latest for each in given):
             found.append(_read_turn(job_id, turn, one.suspended_at))
     return found
+
+
+def whole_turns(job_id: UUID, stored: Sequence[StoredTurn]) -> list[TurnRow]:
+    """Read all turns of a job."""
+    turns: list[dict[str, Any]] = decode(_join(stored))
+    return [_read_turn(job_id, turn, one.suspended_at) for turn, one in zip(turns, stored, strict=True)]
 
 
 def _read_turn(job_id: UUID, turn: dict[str, Any], suspended_at: datetime | None = None) -> TurnRow:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
@@ -22,13 +22,15 @@ from warrener_contracts.topology import MAX_BODY
 
 class HandlerCall(NamedTuple):
     """A handler to be run in an attempt. `log` takes what it logs. `set_off_loop`: called by an executor
-    whose handlers run in the event loop for some time, and outside it for some."""
+    whose handlers run in the event loop for some time, and outside it for some. `run_recorded` runs a step
+    of a workflow in a transaction of the ledger."""
 
     definition: JobDefinition
     facts: AttemptFacts
     port: HandlerPort
     log: LogBuffer = NO_LOG
     set_off_loop: Callable[[bool], None] = lambda _: None
+    run_recorded: Callable[[Any], Awaitable[Any]] | None = None
 
 
 class Execution(Protocol):

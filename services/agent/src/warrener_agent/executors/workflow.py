@@ -224,6 +224,9 @@ class TurnExecution:
     async def _perform(self, step: PendingStep) -> tuple[Any, HandlerRaised | None]:
         """Run a step. Raises nothing of its own, and CancelledError if the attempt is stopped."""
         try:
+            if step.takes_transaction:
+                assert self._call.run_recorded is not None, "a workflow runs in an agent"
+                return await self._call.run_recorded(step), None
             if inspect.iscoroutinefunction(step.function):
                 value = await step.function()
             else:
@@ -290,6 +293,7 @@ def _run_body(handler_call: HandlerCall, now: datetime) -> TurnSuspended | TurnR
                 journal=dispatch.journal,
                 now=now,
                 digest_key=handler_call.facts.digest_key,
+                pages={page.call_id: page.items for page in dispatch.pages},
                 check=partial(check_read, definition),
             ),
         )

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -18,7 +18,15 @@ from warrener_agent.context import ChildJobSpec
 from warrener_agent.workflows import failures
 from warrener_agent.workflows.loop import FlowFuture, FlowLoop, caller_line
 from warrener_agent.workflows.targets import lines_of
-from warrener_contracts.events import Answer, Call, CallKind, JobSignalRequestedData, Suspension, UndoRequest
+from warrener_contracts.events import (
+    Answer,
+    Call,
+    CallKind,
+    JobSignalRequestedData,
+    PageSource,
+    Suspension,
+    UndoRequest,
+)
 from warrener_contracts.json_safety import find_unsafe_value
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
@@ -58,6 +66,9 @@ class CallSpec(NamedTuple):
     policy: JobPolicy | None = None  # of its retries
     requests: Callable[[str], Iterable[ChildJobSpec]] | None = None  # of jobs, by the id of their call
     signal: JobSignalRequestedData | None = None  # that it sends
+    source: PageSource | None = None  # of a page
+    takes_transaction: bool = False  # of a step
+    page: str | None = None  # that a step reads: the id of its call
     undo: UndoRequest | None = None
     detached: bool = False
     check: Callable[[], object] = lambda: None
@@ -105,6 +116,7 @@ class CallTable:
         *,
         generation: int = 0,
         digest_key: bytes = b"",
+        pages: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         self.loop = loop
         self._prefix = f"{generation}/" if generation else ""  # of all ids, and so of child jobs
@@ -115,6 +127,8 @@ class CallTable:
         self.made: dict[str, CallFuture[Any]] = {}
         self.failure: failures.WorkflowError | None = None  # ends the turn, whatever the body does with it
         self.leaving = False
+        self.pages = pages or {}  # items that came with the turn, by the call of their page
+        self.readers: dict[str, Callable[[], Sequence[Any]]] = {}  # of these
         self.retries = {one.call_id: one for turn in turns for one in turn.retries}  # the last of each step
         self.published: str | None = None  # JSON, in the last turn
         self.continued: dict[str, Any] | None = None  # the arguments of the next generation
@@ -179,6 +193,8 @@ class CallTable:
             job_id=self._child_id(call_id) if spec.kind is CallKind.JOB else None,
             size=spec.size,
             stop_after=spec.stop_after,
+            source=spec.source,
+            page=spec.page,
             undo=spec.undo,
             detached=spec.detached,
         )
@@ -187,6 +203,12 @@ class CallTable:
         if spec.kind is CallKind.JOB:
             self.check_arguments(spec.name, spec.arguments)
         return call
+
+    def refer(self, future: CallFuture[Any]) -> Call:
+        """Leave the result of a call out of the journal, if it was made in this turn; return the call."""
+        if self.is_live and future.turn == self.turn:
+            future.call = future.call.model_copy(update={"by_reference": True})
+        return future.call
 
     def map_id(self, name: str) -> str:
         """A name for the next map of the running task: the ids of its batches begin with it."""
@@ -409,12 +431,16 @@ def _described(call: Call) -> str:
 
 def _resolve(future: CallFuture[Any], answer: Answer) -> None:
     call = future.call
-    if call.kind is CallKind.JOB and (answer.error or answer.state not in {None, JobState.SUCCEEDED}):
+    is_job = call.kind in {CallKind.JOB, CallKind.PAGE}
+    if is_job and (answer.error or answer.state not in {None, JobState.SUCCEEDED}):
         future.set_exception(failures.ChildJobFailed(answer.state, answer.error, call))
     elif answer.error is not None:
         future.set_exception(failures.StepFailed(call.name, answer.error, answer.tries))
-    elif call.kind is CallKind.MAP:
-        future.set_result(answer.members)
+    elif call.kind in {CallKind.MAP, CallKind.PAGE}:
+        future.set_result(answer.members or answer.page)
+    elif call.by_reference:
+        what = f"expected the result of {call.name} to be read in pages, as flow.map and flow.pages do"
+        future.set_exception(failures.ResultReferred(f"{what}, got an await of it; call it at {call.line}"))
     else:
         try:
             future.set_result(future.spec.decode(answer.result))

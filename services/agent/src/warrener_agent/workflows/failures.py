@@ -18,7 +18,7 @@ class ChildJobFailed(Fail, WorkflowError):
 
     def __init__(self, state: JobState | None, error: ErrorInfo | None, call: Call) -> None:
         self.state, self.error, self.job_type, self.job_id = state, error, call.name, call.job_id
-        job = f"{call.name} (job {call.job_id})"
+        job = f"{call.name} (job {call.job_id})" if call.job_id else call.name
         why = "" if error is None else f": {error.type}: {error.message}"
         if state is JobState.SUCCEEDED:
             super().__init__(f"expected a result of {job} that a call can return{why}")
@@ -48,6 +48,10 @@ class CodeChanged(WorkflowError):
 
     The job goes on once a release fits again.
     """
+
+
+class ResultReferred(WorkflowError):
+    """The body awaits a result that it reads in pages: the journal has none of it."""
 
 
 class Deadlock(WorkflowError):

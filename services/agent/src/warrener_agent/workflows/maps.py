@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from warrener_agent.context import ChildJobSpec
 from warrener_agent.workflows.calls import CallFuture, CallSpec, CallTable
 from warrener_agent.workflows.failures import BadCall, WorkflowError
 from warrener_agent.workflows.loop import caller_line
+from warrener_agent.workflows.pages import Paged, paged_result, read_pages, with_items
 from warrener_agent.workflows.targets import Target, lines_of
 from warrener_contracts.events import (
     MAX_MEMBER_FAILURES,
@@ -22,6 +23,7 @@ from warrener_contracts.events import (
     ErrorKind,
     MapMember,
     MembersEnd,
+    PageSource,
 )
 from warrener_contracts.state_machine import JobState
 
@@ -58,6 +60,7 @@ class MapResult(Generic[R]):
     failures: tuple[MapFailure, ...]
     given: list[R | None] | None  # the results, unless they were too long for the journal
     stopped: bool = False
+    paged: ClassVar[tuple[Paged, ...]] = ()  # no field: a body may return the rest
 
     @property
     def results(self) -> list[R | None]:
@@ -68,18 +71,18 @@ class MapResult(Generic[R]):
         if self.given is None:
             raise WorkflowError(
                 "expected results of a map of at most 32 KiB for 500 jobs and 256 KiB in all, got more at "
-                f"{caller_line()}: let each job store its result under its key, and read that in a job or a "
-                "step (`given` is None then)"
+                f"{caller_line()}: read them in steps, page by page, with flow.pages (`given` is None then)"
             )
         return self.given
 
 
 @dataclass(frozen=True, kw_only=True)
 class Map:
-    """A map as the body makes it. `read` reads an item by its number and key, `check` what was read of a new
-    one; both raise BadCall. `request` makes the request of a job by its key."""
+    """A map as the body makes it. `decode` reads a result, `read` an item by its number and key, `check`
+    checks what was read of a new one; these raise BadCall. `request` makes a job's request by its key."""
 
     name: str
+    decode: Callable[[Any], Any]
     read: Callable[[int, str, Any], Target]
     check: Callable[[int, Target], None]
     request: Callable[[Target, str, MapMember], ChildJobSpec]
@@ -93,16 +96,20 @@ class _Batch(NamedTuple):
     future: CallFuture[MembersEnd]
     first: int
     keys: Sequence[str] | None
-    decode: Callable[[Any], Any]
 
 
-async def run_map(calls: CallTable, spec: Map, items: Iterable[Any]) -> MapResult[Any]:
-    """Request the jobs of a map, one batch a turn, and wait for the ends of all. Never raises for a child."""
+async def run_map(
+    calls: CallTable, spec: Map, items: Iterable[Any], source: CallFuture[Any] | None = None
+) -> MapResult[Any]:
+    """Request the jobs of a map, one batch a turn, and wait for the ends of all. Never raises for a child,
+    except for the job that makes the items (`source`)."""
     for what, limit in (("in flight", spec.in_flight), ("failures", spec.stop_after)):
         if limit is not None and limit < 1:
             raise BadCall(f"expected 1 or more {what} of a map, got {limit} at {caller_line()}")
     run = _MapRun(calls, spec, iter(items))
     try:
+        if source is not None:
+            await run.make_page_batches(await paged_result(calls, source))
         while (item := next(run.items, _END)) is not _END:
             if run.batches:
                 # Each answer of a turn moves its time on, and may end a pause.
@@ -138,8 +145,8 @@ class _MapRun:
     def make_batch(self, item: Any) -> None:
         """Make the call of the batch that begins with `item`. One that is recorded has as many items as it
         had: the first and the last are read, for the comparison, and no request is made."""
-        calls, spec, call_id = self._calls, self._spec, f"{self._map_id}/{len(self.batches)}"
-        known, taken, reads = calls.recorded_size(call_id), [item], list[Target]()
+        calls, spec, taken, reads = self._calls, self._spec, [item], list[Target]()
+        known = calls.recorded_size(f"{self._map_id}/{len(self.batches)}")
         if known is not None:
             taken += islice(self.items, known - 1)
             ends = [self._read(place, taken[place]) for place in (0, len(taken) - 1)]
@@ -154,7 +161,28 @@ class _MapRun:
                     break
                 taken.append(one)
             ends = [reads[0], reads[-1]]
-        keys, number = self._keys(taken), len(taken)  # items are not held: a map may have a million
+        keys = self._keys(taken)
+        self._add(len(taken), reads, [*(one.arguments for one in ends), keys], keys)
+
+    async def make_page_batches(self, source: Paged) -> None:
+        """Make the call of a batch of each page, in the turn with which its items come."""
+        async for page in read_pages(self._calls, [source]):
+            if self.has_stopped:
+                return
+            reads = list[Target]()
+            if self._calls.recorded_size(f"{self._map_id}/{len(self.batches)}") is None:
+                items = with_items(self._calls, page).items
+                reads = [self._read(place, item) for place, item in enumerate(items)]
+            for one in reads:
+                self._calls.check_arguments(self._spec.name, one.arguments)
+            self._add(page.size, reads, page.call_id)
+
+    def _add(
+        self, number: int, reads: Sequence[Target], given: Any, keys: Sequence[str] | None = None
+    ) -> None:
+        """Make the call of a batch, and of a new one the requests. Items are not held: there may be a
+        million."""
+        calls, spec, call_id = self._calls, self._spec, f"{self._map_id}/{len(self.batches)}"
         for place, one in enumerate(reads):
             spec.check(self._count + place, one)
 
@@ -173,14 +201,14 @@ class _MapRun:
                 kind=CallKind.MAP,
                 name=spec.name,
                 call_id=call_id,
-                arguments=[*(one.arguments for one in ends), keys],
+                arguments=given,
                 size=number,
                 stop_after=spec.stop_after,
                 requests=make_requests,
                 detached=spec.detached,
             )
         )
-        self.batches.append(_Batch(future, self._count, keys, ends[0].decode))
+        self.batches.append(_Batch(future, self._count, keys))
         self._count += number
 
     def result(self) -> MapResult[Any]:
@@ -203,14 +231,24 @@ class _MapRun:
                 value = None
                 if place not in named and not (result is None and has_more):
                     try:
-                        value = batch.decode(result)
+                        value = self._spec.decode(result)
                     except Exception as error:  # noqa: BLE001 - whatever a user's validator raises fails its item
                         failures.append(self._failure(batch, place, JobState.SUCCEEDED, _describe(error)))
                         succeeded, failed = succeeded - 1, failed + 1
                 results.append(value)
         failures.sort(key=lambda one: one.index)
         first = tuple(failures[:MAX_MEMBER_FAILURES])
-        return MapResult(succeeded, failed, first, results if is_whole else None, stopped)
+        made = MapResult[Any](succeeded, failed, first, results if is_whole else None, stopped)
+        object.__setattr__(made, "paged", tuple(map(self._paged, self.batches)))
+        return made
+
+    def _paged(self, batch: _Batch) -> Paged:
+        call, decode = batch.future.call, self._spec.decode
+
+        def read(results: list[Any]) -> list[Any]:
+            return [None if one is None else decode(one) for one in results]
+
+        return Paged(PageSource(call_id=call.call_id, size=call.size), call.name, read, batch.first)
 
     def _read(self, place: int, item: Any) -> Target:
         return self._spec.read(self._count + place, self._key(place, item), item)

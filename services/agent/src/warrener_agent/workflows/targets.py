@@ -12,6 +12,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import ErrorDetails, to_json, to_jsonable_python
 
 from warrener_agent.definitions.job import JobDefinition, definitions_of
+from warrener_agent.ledger.port import Transaction
 from warrener_contracts.events import MAX_ANSWER, JobSignalRequestedData
 from warrener_contracts.json_safety import find_unsafe_value, is_array, is_object
 
@@ -69,6 +70,15 @@ def read_target(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], r
     plain = bound if {*map(type, bound.values())} <= _ATOMS else to_plain(bound)
     decode, check = partial(_read, definition.signature.result), partial(check_read, definition, plain)
     return Target(definition.name, plain, decode, check)
+
+
+def result_reader(target: Any, result: Any = Any) -> Callable[[Any], Any]:
+    """The reader of a target's results; `result` is their type if the target declares none."""
+    if isinstance(target, str):
+        return reader(result)
+    if _is_job_type(target):
+        return reader(target.result)
+    return partial(_read, find_definition(target).signature.result)
 
 
 def job_type_of(target: Any) -> str:
@@ -137,6 +147,19 @@ def check_parameters(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     signature.bind(*args, **kwargs)
 
 
+def takes_transaction(function: Callable[..., Any]) -> bool:
+    """True of a function of which the first parameter is annotated as the ledger's transaction."""
+    return (_cached_taking if _outlives_turns(function) else _takes_transaction)(function)
+
+
+def _takes_transaction(function: Callable[..., Any]) -> bool:
+    try:
+        hints, names = get_type_hints(function), inspect.signature(function).parameters
+    except (NameError, TypeError, ValueError):
+        return False
+    return bool(names) and hints.get(next(iter(names))) is Transaction
+
+
 def name_of(function: Any) -> str:
     """The name of a step's function, as the journal has it."""
     while isinstance(function, partial):
@@ -158,6 +181,7 @@ def _cached_adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 _cached_result, _cached_signature = lru_cache(1024)(_result_adapter), lru_cache(1024)(inspect.signature)
+_cached_taking = lru_cache(1024)(_takes_transaction)
 
 
 @lru_cache(maxsize=1024)

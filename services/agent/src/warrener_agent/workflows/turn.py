@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -38,6 +38,7 @@ class TurnInput:
     journal: Journal | None
     now: datetime
     digest_key: bytes = b""
+    pages: Mapping[str, Sequence[Any]] | None = None  # items, by the call of their page
     check: Callable[[dict[str, Any]], object] = lambda _: None  # of the arguments of another generation
 
 
@@ -50,6 +51,7 @@ class PendingStep(NamedTuple):
     write: Callable[[Any], Any]
     policy: JobPolicy | None = None
     tries: int = 0
+    takes_transaction: bool = False  # as the first parameter of `function`
 
     def retry(
         self, error: ErrorInfo, after: float | None, tries: int, chance: float, now: datetime
@@ -169,6 +171,7 @@ class _TurnRun:
             partial(child_job_id, given.job_id),
             generation=journal.generation,
             digest_key=given.digest_key,
+            pages=given.pages,
         )
         self._unfed: tuple[Answer, ...] = ()
 
@@ -277,7 +280,9 @@ class _TurnRun:
                 waits.append((retry.retry_at, call.line))
             elif spec.function is not None:
                 tries = 0 if retry is None else retry.tries
-                steps.append(PendingStep(call, spec.function, spec.write, spec.policy, tries))
+                steps.append(
+                    PendingStep(call, spec.function, spec.write, spec.policy, tries, spec.takes_transaction)
+                )
         timer = min(waits, default=None)
         suspension = Suspension(
             calls=(*self._calls.markers, *(future.call for future in self._calls.new)),

@@ -1,8 +1,9 @@
 """The API of a workflow's body: calls, waits, and what is the same in every turn."""
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial, wraps
@@ -13,11 +14,13 @@ from uuid import UUID, uuid5
 from pydantic import ValidationError
 
 from warrener_agent.context import ChildJobSpec, JobContext, encode_checkpoint
+from warrener_agent.ledger.port import Transaction
 from warrener_agent.workflows import targets
 from warrener_agent.workflows.calls import CallFuture, CallSpec, CallTable
 from warrener_agent.workflows.failures import BadCall, WorkflowError
 from warrener_agent.workflows.loop import FlowLoop, caller_line
 from warrener_agent.workflows.maps import Map, MapResult, run_map
+from warrener_agent.workflows.pages import ResultPage, is_page, paged_result, read_pages, with_items
 from warrener_agent.workflows.targets import JobType
 from warrener_contracts.events import (
     MAX_SIGNAL_NAME,
@@ -106,6 +109,10 @@ class Caller(Generic[Named]):
 
     @overload
     def step(
+        self, function: Callable[Concatenate[Transaction, P], Awaitable[R]], *args: P.args, **kwargs: P.kwargs
+    ) -> CallFuture[R]: ...
+    @overload
+    def step(
         self, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> CallFuture[R]: ...
     @overload
@@ -118,6 +125,9 @@ class Caller(Generic[Named]):
         A coroutine runs in the agent's event loop, a plain function in a thread, when the turn ends. Its
         result is recorded, and read from the journal from then on. Raises StepFailed if it raised, or, under
         options(policy=PolicyOverrides(max_attempts=5)), if it did so in each of its tries.
+
+        A coroutine function whose first parameter is annotated as a Transaction receives the ledger's: its
+        writes commit together with the record of its result, once, whatever dies.
         """
         self._refuse_options("a step", "queue", "delay", "detach", "result", "undo")
         policy = self._options.policy
@@ -125,8 +135,20 @@ class Caller(Generic[Named]):
             raise ValueError(
                 f"expected {', '.join(sorted(_POLICY_OF_STEP))} of a step, got {', '.join(sorted(wrong))}"
             )
-        targets.check_parameters(function, args, kwargs)
+        in_transaction = targets.takes_transaction(function)
+        if in_transaction and not inspect.iscoroutinefunction(function):
+            raise ValueError(
+                f"expected `async def` of a step with a transaction: {targets.name_of(function)}"
+            )
+        targets.check_parameters(function, (None, *args) if in_transaction else args, kwargs)
         write, decode = targets.step_types(function)
+        pages = [one.call_id for one in (*args, *kwargs.values()) if is_page(one)]
+
+        def check() -> None:
+            if len(pages) > 1 or not self._calls.readers.keys() >= {*pages}:
+                raise ValueError("expected a step of one page, called before anything else is awaited")
+
+        fill = partial(with_items, self._calls)
         return self._calls.make(
             CallSpec(
                 kind=CallKind.STEP,
@@ -134,7 +156,10 @@ class Caller(Generic[Named]):
                 key=self._options.key,
                 arguments=targets.to_plain([args, kwargs], fallback=lambda value: type(value).__qualname__),
                 decode=decode,
-                function=partial(function, *args, **kwargs),
+                function=partial(function, *map(fill, args), **{name: fill(kwargs[name]) for name in kwargs}),
+                takes_transaction=in_transaction,
+                page=pages[0] if pages else None,
+                check=check,
                 write=write,
                 policy=None if policy is None else policy.apply_to(JobPolicy()),
             )
@@ -144,8 +169,9 @@ class Caller(Generic[Named]):
     async def map(
         self,
         target: Callable[..., Awaitable[R]],
-        items: Iterable[T],
+        items: Iterable[T] | None = ...,
         *,
+        source: CallFuture[Any] | None = ...,
         key: Callable[[T], object] | None = ...,
         in_flight: int = ...,
         stop_after: int | None = ...,
@@ -154,8 +180,9 @@ class Caller(Generic[Named]):
     async def map(
         self,
         target: Callable[..., R] | JobType[..., R],
-        items: Iterable[T],
+        items: Iterable[T] | None = ...,
         *,
+        source: CallFuture[Any] | None = ...,
         key: Callable[[T], object] | None = ...,
         in_flight: int = ...,
         stop_after: int | None = ...,
@@ -164,8 +191,9 @@ class Caller(Generic[Named]):
     async def map(
         self,
         target: str,
-        items: Iterable[T],
+        items: Iterable[T] | None = ...,
         *,
+        source: CallFuture[Any] | None = ...,
         key: Callable[[T], object] | None = ...,
         in_flight: int = ...,
         stop_after: int | None = ...,
@@ -174,8 +202,9 @@ class Caller(Generic[Named]):
     async def map(
         self,
         target: Any,
-        items: Iterable[Any],
+        items: Iterable[Any] | None = None,
         *,
+        source: CallFuture[Any] | None = None,
         key: Callable[[Any], object] | None = None,
         in_flight: int = 50,
         stop_after: int | None = None,
@@ -186,10 +215,15 @@ class Caller(Generic[Named]):
         item in the failures. After `stop_after` failures no further jobs are requested, and those that have
         not ended are cancelled. Never raises for a child: its result of another type is a failure too.
 
+        In place of items, `source` is the call of a job that returns a list of them, which stays out of the
+        journal: flow.map(load, source=flow.call(list_files)). Raises ChildJobFailed if that job fails.
+
         The jobs are requested in batches of up to 500, one in each turn. Raises BadCall for an item that does
         not fit and for a key that two items have, before the first job of its batch.
         """
         self._refuse_options("a map", "key", "undo")
+        if (items is None) == (source is None) or (source is not None and key is not None):
+            raise BadCall(f"expected items, perhaps with a key, or the source of a map; at {caller_line()}")
         options = self._options
 
         @_refusing
@@ -209,6 +243,7 @@ class Caller(Generic[Named]):
 
         spec = Map(
             name=_refusing(targets.job_type_of)(target),
+            decode=_refusing(targets.result_reader)(target, options.result),
             read=read,
             check=_refusing(check),
             request=lambda one, key, member: _request(one, options, key, member),
@@ -217,7 +252,26 @@ class Caller(Generic[Named]):
             stop_after=stop_after,
             detached=options.detach,
         )
-        return await run_map(self._calls, spec, items)
+        return await run_map(self._calls, spec, () if items is None else items, source)
+
+    @overload
+    def pages(self, results: MapResult[R]) -> AsyncGenerator[ResultPage[R | None]]: ...
+    @overload
+    def pages(self, results: CallFuture[list[R]]) -> AsyncGenerator[ResultPage[R]]: ...
+
+    async def pages(self, results: MapResult[Any] | CallFuture[list[Any]]) -> AsyncGenerator[ResultPage[Any]]:
+        """Go through the results of a map, or the list that a job returned, however long: 500 of them, or
+        256 KiB, at a time. Steps read the items, each before the next page; the journal has none.
+
+        async for page in flow.pages(loaded):
+            total += await flow.step(add_up, page)
+        """
+        if isinstance(results, MapResult):
+            paged = results.paged
+        else:
+            paged = (await paged_result(self._calls, results),)
+        async for page in read_pages(self._calls, paged):
+            yield page
 
     @overload
     def options(

@@ -59,7 +59,7 @@ class FailedMapJob(BaseModel):
 
 
 class JobCall(BaseModel):
-    """A call of a workflow: a child job, a step, or a signal that it receives."""
+    """A call of a workflow: a child job, a batch of a map, a page, a step, or a signal that it receives."""
 
     call_id: str
     kind: events.CallKind
@@ -110,7 +110,7 @@ def calls_of(
         masker = known.of(child.job_type if child else row.job_type)
         undo = jobs.get(undo_job_id(row.job_id, call.undo_key))
         error, retry = None if answer is None else mask_error(masker, answer.error), retries.get(call.call_id)
-        members = None if answer is None else answer.members
+        members, page = (None, None) if answer is None else (answer.members, answer.page)
         map_id = call.call_id.rpartition("/")[0]
         index, first[map_id] = first[map_id], first[map_id] + (call.size or 0)
         failed = _briefly(error)
@@ -127,6 +127,7 @@ def calls_of(
             "answer": "" if answer is None else _write_briefly(masker.value(answer.result)),
             "error": failed,
             "tries": failed_tries.get(call.call_id, 0) + (call.call_id not in retries),
+            **({"answer": f"{page.size:,} of {page.total:,}"} if page else {}),
             **(_of_members(row, call, members, index, masker) if members else {}),
             "job_state": (answer and answer.state) or (child and child.state),
             "undo": call.undo and call.undo.job_type,

@@ -68,8 +68,8 @@ def next_turn(
     """Return the turn to dispatch, or when to look again if nothing is there yet.
 
     `turns` are those of the job with all calls that are open (`open_turns`); `children` are the ends of its
-    open calls, `members` the answers of its maps. A turn that another supervisor has begun to make is made
-    with the answers that it has stored.
+    open calls, `members` the answers of its maps and pages. A turn that another supervisor has begun to make
+    is made with the answers that it has stored.
     After a suspension that was lost the body makes its calls again, under the same ids.
     """
     if row.is_held:
@@ -189,6 +189,8 @@ def _of_child(call: Call, child: ChildEnd) -> Answer:
     answer = Answer(call_id=call.call_id, at=child.finished_at, state=child.state)
     if child.state is not JobState.SUCCEEDED:
         return answer.model_copy(update={"error": _error_of(child)})
+    if call.by_reference:
+        return answer
     if child.result_size <= MAX_ANSWER:
         return answer.model_copy(update={"result": child.result})
     message = (

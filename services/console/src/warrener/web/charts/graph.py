@@ -132,7 +132,7 @@ def _state(item: GraphItem) -> str:
         length = brief(item.length) if item.length.total_seconds() < 60 else span(item.length, units=1)
     if item.kind is NodeKind.TIMER:
         return f"due in {length}" if item.state is CallState.AWAITED else f"came after {length}"
-    kind = f"{item.kind}, " if item.kind in (NodeKind.STEP, NodeKind.SIGNAL) else ""
+    kind = f"{item.kind}, " if item.kind in (NodeKind.PAGE, NodeKind.STEP, NodeKind.SIGNAL) else ""
     return f"{kind}{item.state.value}{' ' if item.is_open else ', '}{length}".rstrip(" ,")
 
 

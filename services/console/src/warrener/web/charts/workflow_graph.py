@@ -28,6 +28,7 @@ class NodeKind(StrEnum):
 
     JOB = "job"
     MAP = "map"  # all batches of it that stand in one line
+    PAGE = "page"  # all that are read in one line
     STEP = "step"
     SIGNAL = "signal"
     TIMER = "timer"
@@ -225,7 +226,7 @@ class _Reader:
                     in_order = sorted((*tasks[-1].walk(), *around), key=lambda one: _order(one[1]))
                     followed[id(tasks[-1])] = tasks, dict(in_order[-_MOST_BEFORE:])
                 after = followed[id(tasks[-1])][1] or after
-            is_folded = item.kind is NodeKind.MAP or alike[item.alike] > MOST_ALIKE
+            is_folded = item.kind in {NodeKind.MAP, NodeKind.PAGE} or alike[item.alike] > MOST_ALIKE
             self._add(item, item.alike if is_folded else item, after)
         for tasks, _ in followed.values():
             tasks[-1].tasks.clear()
