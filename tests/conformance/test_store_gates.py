@@ -13,6 +13,8 @@ from warrener_contracts.state_machine import JobState
 from warrener_store import Store
 from warrener_store.gates.rows import (
     SLOT_RECHECK,
+    GateRoom,
+    GateRow,
     GateWaiter,
     SlotClaim,
     decode_gates,
@@ -104,6 +106,56 @@ async def test_a_fresh_claim_changes_how_many_slots_a_gate_has_and_holders_go_on
     assert await store.take_slots([claim(("g", 9))], after(3)) == set(), "an old claim changes nothing"
     await store.release_slots([(holders[2].job_id, 1)])
     assert await store.take_slots([fewer], after(4)) == {fewer.job_id}
+
+
+async def test_of_several_declarations_of_a_gate_the_newest_counts(store: Store) -> None:
+    def declared(slots: int, at: float) -> SlotClaim:
+        return claim(("pool/crm", slots))._replace(declared_at=after(at))
+
+    async def slots() -> int:
+        return (await store.gate_rooms(["pool/crm"]))["pool/crm"].slots
+
+    await store.take_slots([claim(("pool/crm", 7))], after(1))
+    for claimed, counts in (
+        ([declared(3, 10)], 3),
+        ([declared(5, 9)], 3),
+        ([declared(6, 12), declared(4, 13), declared(9, 11)], 4),
+        ([declared(4, 14)], 4),
+        ([declared(8, 13)], 4),
+    ):
+        await store.take_slots(claimed, after(20), fresh=True)
+        assert await slots() == counts
+    await store.take_slots([declared(9, 99)], after(20))
+    assert await slots() == 4, "of new jobs alone"
+
+
+async def test_slots_that_were_set_by_hand_hold_against_announcements_until_a_reset(store: Store) -> None:
+    first = [claim((ODD, 2)) for _ in range(3)]
+    assert len(await store.take_slots(first, after(1), fresh=True)) == 2
+    await store.set_slots(ODD, 4, after(2))
+    await store.set_slots(ODD, 3, after(2))
+    late = claim((ODD, 1), at=1)._replace(declared_at=after(3))
+    assert len(await store.take_slots([first[2], late], after(3), fresh=True)) == 1
+    await store.add_waiters([GateWaiter(late.job_id, ODD, late.since)])
+    [row] = [row for row in await store.gates_from("", 9) if row.gate == ODD]
+    assert row == GateRow(ODD, 1, 3, 3, 1)
+    assert (await store.gate_rooms([ODD]))[ODD] == GateRoom(ODD, 3, 0, has_line=True)
+    assert await store.first_waiters(ODD, 9) == [GateWaiter(late.job_id, ODD, late.since)]
+    for _ in range(2):
+        await store.set_slots(ODD, None, after(4))
+    assert (await store.gate_rooms([ODD]))[ODD].slots == 1
+    await store.set_slots("pool/new", 7, after(5))  # before its first job
+    assert await store.take_slots([claim(("pool/new", 1)) for _ in range(7)], after(6), fresh=True)
+    assert (await store.gate_rooms(["pool/new"]))["pool/new"][1:3] == (7, 0)
+    await store.release_slots([(slot.job_id, 1) for slot in await store.slots_of("pool/new", 9)])
+    await store.prune_gates("", after(99), 9)
+    assert "pool/new" in [row.gate for row in await store.gates_from("pool", 9)], "it would be forgotten"
+
+
+async def test_two_limits_of_a_job_with_one_gate_take_one_slot(store: Store) -> None:
+    row = waiting_job(gates=encode_gates([("pool/accounts/1", 1), ("pool/accounts/1", 1)]))
+    assert await store.take_slots([slot_claim(row, after(1))], after(1)) == {row.job_id}
+    assert len(await store.slots_of("pool/accounts/1", 9)) == 1
 
 
 async def test_the_heads_of_lines_are_as_many_as_there_is_room(store: Store) -> None:

@@ -56,6 +56,7 @@ VISITS = {
     "queue": "/queues/{queue}",
     "parked": "/parked",
     "breakers": "/breakers",
+    "gates": "/gates",
     "audit": "/audit",
     "about": "/about",
 }

@@ -42,7 +42,8 @@ ABSENT = {
     # Since 1.1 and optional: the examples are those of 1.0, without these fields.
     "agent.announced.v1": _OF_POLICIES - {"max_lost_attempts"}
     | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "dispatch_batch", "on_failure"}
-    | {"public", "encrypted", "queue", "started_at"},
+    | {"public", "encrypted", "queue", "started_at"}
+    | {"per"},  # instead of a pool
     "agent.heartbeat.v1": {"trouble", "held"},  # it can handle the messages of its queues, at once
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
     "attempt.dispatched.v1": {"checkpoint", "journal"},

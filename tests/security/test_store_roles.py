@@ -103,9 +103,11 @@ async def test_scheduler_reads_sessions(users: StoreUsers) -> None:
     await refused(await users.make("scheduler"), "SELECT * FROM warrener_sessions")
 
 
-@attack("supervisor's database role", "write the audit log", refused="grants of PostgreSQL")
-async def test_supervisor_writes_the_audit_log(users: StoreUsers) -> None:
-    await refused(await users.make("supervisor"), "UPDATE warrener_audit SET outcome = 'accepted'")
+@attack("supervisor's database role", "change the audit log", refused="grants of PostgreSQL")
+async def test_supervisor_changes_the_audit_log(users: StoreUsers) -> None:
+    url = await users.make("supervisor")
+    await refused(url, "UPDATE warrener_audit SET outcome = 'accepted'")
+    await refused(url, "DELETE FROM warrener_audit")
 
 
 @attack("scheduler's database role", "drop or make tables", refused="grants of PostgreSQL")

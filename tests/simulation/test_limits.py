@@ -18,7 +18,14 @@ from tests.simulation.world import World
 
 from warrener_agent import Agent, JobContext, Limit, Workflow
 from warrener_contracts.circuit_breaker import BreakerState
-from warrener_contracts.events import BreakerSetRequested, BreakerSetRequestedData, JobRejected, Reason
+from warrener_contracts.events import (
+    BreakerSetRequested,
+    BreakerSetRequestedData,
+    GateSetRequested,
+    GateSetRequestedData,
+    JobRejected,
+    Reason,
+)
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
 
@@ -41,6 +48,30 @@ async def single(flow: Workflow, *, fails: bool) -> None:
     await flow.undo(part).call(part)
     if fails:
         raise RuntimeError("undo it")
+
+
+@with_limits.job("pool.read", gates=[Limit(2, pool="crm"), Limit(3, per="queue")])
+async def read_crm(job: JobContext) -> int:
+    with shop().working_for("crm", job.job_id), shop().working_for("queue", job.job_id):
+        return await shop().work(job, 1.0, 1)
+
+
+@with_limits.job("pool.write", gates=[Limit(2, pool="crm"), Limit(3, per="queue")])
+async def write_crm(job: JobContext) -> int:
+    with shop().working_for("crm", job.job_id), shop().working_for("queue", job.job_id):
+        return await shop().work(job, 1.0, 1)
+
+
+@with_limits.job("pool.long", gates=Limit(2, pool="crm"))
+async def long_crm(job: JobContext) -> int:
+    with shop().working_for("crm", job.job_id):
+        return await shop().work(job, 9.0, 1)
+
+
+@with_limits.job("pool.other", gates=[Limit(3, per="queue")])
+async def other(job: JobContext) -> int:
+    with shop().working_for("queue", job.job_id):
+        return await shop().work(job, 1.0, 1)
 
 
 _ENOUGH = 900  # calls
@@ -185,6 +216,49 @@ async def test_a_limit_of_a_workflow_counts_those_in_progress() -> None:
             assert row.finished_at is not None
             assert min(own) >= row.finished_at, "the next one begins when all is undone"
         assert await world.store.slots_after(("", 0), 9) == []
+
+
+async def test_job_types_share_the_slots_of_a_pool_and_of_their_queue() -> None:
+    world = World(1, schedulers=2, supervisors=2, agents=2)
+    world.handlers = with_limits
+    async with world:
+        jobs = [world.entropy.new_id() for _ in range(12)]
+        for job_id, job_type in zip(jobs, ["pool.read", "pool.write", "pool.other"] * 4, strict=True):
+            await world.publish(job_request(job_id, job_type))
+        await world.clock.run_until(world.settled, within=60)
+        assert {world.store.jobs[job_id].state for job_id in jobs} == {JobState.SUCCEEDED}
+        assert (world.workshop.busiest["crm"], world.workshop.busiest["queue"]) == (2, 3)
+        assert await world.store.slots_after(("", 0), 9) == []
+        assert await world.store.waited_gates("", 9) == []
+
+
+async def test_the_line_moves_at_once_when_somebody_sets_more_slots_and_holders_go_on_with_fewer() -> None:
+    world = World(1, schedulers=1, supervisors=2, agents=2)
+    world.handlers = with_limits
+    async with world:
+
+        async def set_slots(slots: int | None) -> None:
+            data = GateSetRequestedData(name="pool/crm", slots=slots, by="ann")
+            await world.publish(build_message(GateSetRequested(id=f"to {slots}", source="test", data=data)))
+
+        jobs = [world.entropy.new_id() for _ in range(12)]
+        for job_id in jobs:
+            await world.publish(job_request(job_id, "pool.long", arguments={}))
+        await world.clock.advance(2)
+        assert len(+world.workshop.busy["crm"]) == 2
+        await set_slots(4)
+        await world.clock.advance(1)
+        assert len(+world.workshop.busy["crm"]) == 4
+        await set_slots(1)
+        await world.clock.advance(1)
+        assert len(+world.workshop.busy["crm"]) == 4, "holders go on"
+        await world.clock.run_until(lambda: len(+world.workshop.busy["crm"]) == 1, within=60)
+        await set_slots(None)
+        await world.clock.advance(1)
+        assert len(+world.workshop.busy["crm"]) == 2
+        await world.clock.run_until(world.settled, within=200)
+        assert {world.store.jobs[job_id].state for job_id in jobs} == {JobState.SUCCEEDED}
+        assert world.workshop.busiest["crm"] == 4
 
 
 async def test_a_job_whose_key_cannot_be_rendered_is_rejected() -> None:

@@ -373,6 +373,20 @@ class Client:
         data = events.BreakerSetRequestedData(name=name, state=BreakerState.CLOSED, reason=reason)
         await self._command(events.BreakerSetRequested, name, data, reply_timeout)
 
+    async def set_gate(
+        self,
+        name: str,
+        slots: int | None,
+        *,
+        by: str,
+        reason: str = "requested",
+        reply_timeout: float | None = None,
+    ) -> None:
+        """Set the slots of a gate, such as `pool/crm`, whatever agents announce; None: what they announce
+        counts again. Returns when the broker has confirmed. Raises ValueError for a number that none has."""
+        data = events.GateSetRequestedData(name=name, slots=slots, by=by, reason=reason)
+        await self._command(events.GateSetRequested, name, data, reply_timeout)
+
     async def acknowledge_incident(
         self, fingerprint: str, *, by: str, reply_timeout: float | None = None
     ) -> None:

@@ -206,6 +206,7 @@ class SyncClient:
     declare_topology = _blocking(Client.declare_topology)
     open_breaker = _blocking(Client.open_breaker)
     close_breaker = _blocking(Client.close_breaker)
+    set_gate = _blocking(Client.set_gate)
     acknowledge_incident = _blocking(Client.acknowledge_incident)
     snooze_incident = _blocking(Client.snooze_incident)
     close_incident = _blocking(Client.close_incident)

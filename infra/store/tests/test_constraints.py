@@ -75,7 +75,8 @@ REDRIVE = (
 INSERTS = {
     "number_from_one": f"warrener_checkpoints VALUES ('{UUID(int=1)}', 1, 0, NULL, {MOMENT})",
     "turn_from_one": f"warrener_workflow_turns VALUES ('{UUID(int=1)}', 0, '[]', NULL, NULL, NULL)",
-    "slots_from_one": f"warrener_gates VALUES ('job/t', 0, {MOMENT})",
+    "slots_from_one": f"warrener_gates VALUES ('job/t', 0, {MOMENT}, NULL, NULL)",
+    "set_slots_from_one": f"warrener_gates VALUES ('job/t', 1, {MOMENT}, NULL, 0)",
     "slot_from_one": f"warrener_slots VALUES ('job/t', 0, '{UUID(int=1)}', 1, {MOMENT})",
     "lines_in_order": "warrener_attempt_logs VALUES "
     f"('{UUID(int=1)}', 1, {MOMENT}, 2, 1, 1, 'a1', true, 1, '[]')",

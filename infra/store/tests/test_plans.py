@@ -152,6 +152,7 @@ HOT = {
     "release_slots": ([uuid4()] * 50, [1] * 50),
     "gate_rooms": (["job/t"] * 50,),
     "line_heads": (["job/t"] * 50, 100),
+    "gates_from": ("job/t", 50, 10_001),
     "waited_gates": ("job/t", 500),
     "waiter_of": (uuid4(),),
     "place_in_line": ("job/t", NOON, uuid4(), 10_000),

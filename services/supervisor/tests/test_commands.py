@@ -26,6 +26,7 @@ from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.commands import ReceivedCommand
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message, cancel_behind_reports
+from warrener_contracts.policy import JobPolicy, Limit
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store import StoreUnavailable
@@ -171,6 +172,27 @@ async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_t
     assert handled == ("2", True, "")
     opened = {row.name: row.state for row in await harness.store.breakers()}
     assert opened == dict.fromkeys(("job:mail.send", "queue:default"), BreakerState.OPEN)
+
+
+async def test_the_slots_of_a_gate_are_set_and_reset_and_both_are_recorded(
+    harness: SupervisorHarness,
+) -> None:
+    policy = JobPolicy(gates=(Limit(2, pool="crm"),))
+    await harness.store.put_job_types([job_type_row("mail.send", policy=policy)])
+    tries = (("pool/crm", 5), ("pool/crn", 5), ("pool/crm", None), ("pool/crm", None))
+    for number, (name, slots) in enumerate(tries):
+        fields = {"name": name, "slots": slots, "by": "ann", "reason": "slow", "reply_to": "desk"}
+        await harness.publish(event(events.GateSetRequested, str(number), **fields), then=1)
+        if number == 0:
+            assert (await harness.store.gate_rooms(["pool/crm"]))["pool/crm"].slots == 5
+    assert [accepted for _, accepted, _ in replies(harness)] == [True, False, True, True]
+    assert "got 'pool/crn'" in replies(harness)[1][2]
+    records = await harness.store.audit_records()
+    assert [(one.action, one.subject, one.actor, one.reason) for one in records] == [
+        ("gate.reset", "pool/crm", "ann", "slow"),
+        ("gate.reset", "pool/crm", "ann", "slow"),
+        ("gate.set", "pool/crm", "ann", "slow"),
+    ]
 
 
 TREE = f"with the tree of {JOB}: wrong file"

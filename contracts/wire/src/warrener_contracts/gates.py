@@ -22,19 +22,37 @@ def find_limit_mistake(limits: Sequence[Limit], parameters: Iterable[str]) -> st
     return next((f"{mistake}; name parameters without a default" for mistake in mistakes), None)
 
 
-def job_gates(job_type: str, limits: Sequence[Limit], arguments: JsonObject) -> list[tuple[str, int]]:
-    """Return the names of the gates of a job, and how many slots each has. Raises TemplateError if a key
-    names an argument that is not there.
+def job_gates(
+    job_type: str, queue: str, limits: Sequence[Limit], arguments: JsonObject
+) -> list[tuple[str, int]]:
+    """Return the names of the gates of a job in the order of its limits, and how many slots each has. Raises
+    TemplateError if a key names an argument that is not there.
 
-    Two limits of a type have different gates, also if their keys have the same text.
+    Two limits of a type have different gates, also if their keys have the same text. Those of one pool or
+    queue have one gate if their keys have the same text: the job takes one slot of it.
     """
     gates: list[tuple[str, int]] = []
     for number, limit in enumerate(limits, 1):
         name = f"job/{job_type}" if number == 1 else f"job/{job_type}:{number}"
+        if limit.pool is not None:
+            name = f"pool/{limit.pool}"
+        elif limit.per is not None:
+            name = f"{limit.per}/{queue}"
         if limit.key:
             name = f"{name}/{to_text(render(limit.key, {'arguments': arguments}))}"
         gates.append((_bounded(name), limit.slots))
     return gates
+
+
+def is_gate_of(name: str, job_type: str, limits: Sequence[Limit]) -> bool:
+    """True if a job of this type may need a slot of the gate of this name."""
+    plain = [limit.model_copy(update={"key": ""}) for limit in limits]
+    queue = name.removeprefix("queue/").partition("/")[0]
+    bases = job_gates(job_type, queue, plain, {})
+    return any(
+        name.startswith(f"{base}/") if limit.key else name == base
+        for (base, _), limit in zip(bases, limits, strict=True)
+    )
 
 
 def map_gate(parent_id: UUID, map_id: str) -> str:

@@ -4,7 +4,7 @@ the supervisor applies them."""
 from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -233,7 +233,11 @@ MAX_LIMITS = 5  # of a job type
 
 
 class Limit(BaseModel, frozen=True):
-    """The number of jobs of a type that are dispatched at once: of all, or of those with the same key."""
+    """The number of jobs that are dispatched at once: of a type, of all types that share a pool or a queue;
+    of all, or of those with the same key.
+
+    Readers of before ignore `pool` and `per`: to them it is a limit of the job type alone.
+    """
 
     slots: int = Field(ge=1, le=10_000, strict=True)
     key: str = Field(
@@ -242,14 +246,30 @@ class Limit(BaseModel, frozen=True):
         exclude_if=lambda value: not value,
         description="A template such as `{{ arguments.tenant }}`; jobs with other texts have other slots.",
     )
+    pool: str | None = Field(
+        default=None,
+        max_length=100,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
+        exclude_if=is_none,
+        description="A name; job types that give the same one share its slots. Of differing numbers that of "
+        "the newest announcement counts.",
+    )
+    per: Literal["queue"] | None = optional_field("`queue`: the job types of a queue share its slots.")
 
     def __init__(self, slots: int | None = None, *, key: str = "", **more: Any) -> None:
         """`Limit(5)`: the number of slots may stand without its name."""
         try:
             super().__init__(slots=slots, key=key, **more)
         except ValidationError as error:
-            what = "1 to 10000 slots and a key of at most 500 characters"
-            raise ValueError(f"expected {what} of a limit, got {slots!r} and {key!r:.100}") from error
+            what = '1 to 10000 slots, a key of at most 500 characters, and a pool\'s name or per="queue"'
+            given = "".join(f", {name}={value!r:.100}" for name, value in more.items())
+            raise ValueError(f"expected {what} of a limit, got {slots!r} and {key!r:.100}{given}") from error
+
+    @model_validator(mode="after")
+    def _check_one_scope(self) -> Self:
+        if self.pool is not None and self.per is not None:
+            raise ValueError("expected a pool or per, got both: leave one of them out")
+        return self
 
 
 class JobPolicy(BaseModel, frozen=True):

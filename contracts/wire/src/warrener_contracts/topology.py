@@ -231,6 +231,7 @@ SUPERVISOR_COMMANDS = _work_queue(
     Binding(COMMANDS, "job.signal_requested"),
     Binding(COMMANDS, "job.continue_requested"),
     Binding(COMMANDS, "breaker.#"),
+    Binding(COMMANDS, "gate.#"),
     Binding(COMMANDS, "incident.#"),
     Binding(COMMANDS, "parked.#"),
 )

@@ -19,6 +19,7 @@ _GRANTED: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "warrener_audit": {
             "console": "SELECT, INSERT, UPDATE (outcome, sentence, completed_at)",
             "scheduler": "SELECT, DELETE",  # retention
+            "supervisor": "SELECT, INSERT",  # commands that it has carried out
         },
         "warrener_sessions": {"console": _ALL},
         "warrener_installation": {
@@ -64,7 +65,7 @@ def grants_of(role: str, user: str, schema: str = "public") -> list[str]:
     else. The owner of the tables runs them, again after each migration. Raises ValueError.
 
     - `scheduler`, `supervisor`: read and write rows, but for those of the console. The scheduler deletes old
-      records of the audit log.
+      records of the audit log, the supervisor adds some.
     - `console`: read all but the secret of the installation; add to the audit log, and write its sessions.
     - `ledger`: of the ledger's database, the rows of claims; its owner has made the tables.
     """

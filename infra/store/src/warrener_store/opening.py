@@ -25,6 +25,7 @@ PARTS: Mapping[str, str] = {
     "workflows.store.WorkflowStore": "turns_of sent_signals count_waits child_status",
     "agents.store.AgentStore": "agents job_types",
     "breakers.store.BreakerStore": "breakers",
+    "gates.store.GateStore": "gates_from slots_of first_waiters waiter_of count_before gate_rooms",
     "parked.store.ParkedMessages": "park parked parked_summaries group_parked forget_parked",
     "schedules.store.ScheduleLists": "list_schedules runs_of",
     "schedules.{engine}.{Engine}Schedules": "schedules ticks_of",

@@ -189,6 +189,7 @@ def test_a_command_imports_only_its_own(
         ("dead-letters", {"agents", "dead_letters", "jobs"}, (EVENT,)),
         ("parked", {"agents", "parked"}, (EVENT,)),
         ("breaker list", {"agents", "jobs"}, ()),
+        ("gate list", {"agents", "jobs"}, ()),
         ("escalation list", {"agents", "incidents"}, ()),
         ("schedule list", {"agents", "schedules"}, (SCHEDULES,)),
         ("schedule export", {"schedules"}, (SCHEDULES,)),

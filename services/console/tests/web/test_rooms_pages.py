@@ -2,12 +2,14 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import httpx
 from tests.store_rows import queued_job, waiting_job
 
 from warrener.operations.incidents import policy_steps
 from warrener.web.console import Console
+from warrener_store.gates.rows import GateWaiter, SlotClaim
 from warrener_store.incidents.rows import IncidentFilter
 
 from .conftest import Browser, page_of, read, read_pages
@@ -20,6 +22,7 @@ EMPTY = (
     ("/agents", "No agent has reported within the last hour"),
     ("/breakers", "No circuit breaker"),
     ("/dead-letters", "No dead letter is open."),
+    ("/gates", "No gate"),
     ("/incidents", "No incident is open"),
     ("/job-types", "No job type yet"),
     ("/jobs", "No job yet."),
@@ -169,6 +172,29 @@ async def test_an_incident_shows_its_policy_with_times_and_its_dead_jobs(
     assert [step.at for step in steps[1:]] == [due - timedelta(hours=1), due, due + timedelta(days=7)]
     snoozed = await rooms.post(f"/api/v1{INCIDENT}/snooze", json={"snooze_for": "soon"})
     assert (snoozed.status_code, "snooze_for" in snoozed.text) == (422, True)
+
+
+async def test_gates_show_their_slots_their_holders_and_who_waits(browser: Browser, console: Console) -> None:
+    name, since = "pool/crm/a & b", datetime(2026, 11, 20, tzinfo=UTC)
+    claims = [SlotClaim(UUID(int=number), 1, since, ((name, 1),)) for number in (1, 2)]
+    await console.store.take_slots(claims, since, fresh=True)
+    await console.store.add_waiters([GateWaiter(UUID(int=2), name, since)])
+    await console.store.set_slots(name, 3, since)
+    text = await page_of(browser, "/gates")
+    for words in ("pool/crm/a &amp; b", "by hand, announced 1", "/gates/pool/crm/a%20%26%20b/set"):
+        assert words in text, words
+    [gate] = (await read(browser, "/gates"))["gates"]
+    numbers = {"slots": 3, "announced": 1, "manual": True, "held": 1, "waiting": 1}
+    assert gate == {"name": name, **numbers}
+    found = await read(browser, "/gates/pool/crm/a%20%26%20b")
+    assert [one["job_id"] for one in (*found["holders"], *found["line"])] == [
+        str(each.job_id) for each in claims
+    ]
+    await console.store.set_slots("pool/b", 3, since)
+    assert [
+        len((await read(browser, "/gates", limit=1, after=after))["gates"]) for after in ("", "pool/c")
+    ] == [1, 1]
+    assert (await read(browser, "/gates", limit=1))["next"] == name
 
 
 # -- parked messages and breakers ----------------------------------------------------------------------------

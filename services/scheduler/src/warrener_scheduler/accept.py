@@ -160,7 +160,7 @@ class RequestAcceptor:
         decisions = [self._breakers.hold_if_open(decision, now) for decision in decisions]
         decisions = [self._congestion.hold_if_closed(decision, now) for decision in decisions]
         accepted = [decision.row for decision in decisions if isinstance(decision, admission.Accepted)]
-        inserted = iter(await self._insert_with_slots(accepted, now) if accepted else [])
+        inserted = iter(await self._insert_with_slots(accepted, job_types, now) if accepted else [])
         rejected = [
             admission.job_id_for(event)
             for event, decision in zip(requests, decisions, strict=True)
@@ -172,10 +172,12 @@ class RequestAcceptor:
             for event, decision in zip(requests, decisions, strict=True)
         ]
 
-    async def _insert_with_slots(self, rows: Sequence[JobRow], now: datetime) -> list[Inserted | Rejected]:
+    async def _insert_with_slots(
+        self, rows: Sequence[JobRow], job_types: Mapping[str, admission.CachedJobType], now: datetime
+    ) -> list[Inserted | Rejected]:
         """Insert jobs; those that need slots take them first, and wait if they get none."""
         claims = {
-            row.job_id: slot_claim(row, now)
+            row.job_id: slot_claim(row, now, job_types[row.job_type].row.announced_at)
             for row in rows
             if row.gates is not None and row.state is JobState.QUEUED
         }

@@ -1,4 +1,4 @@
-"""The supervisor's commands: of jobs, breakers, incidents and parked messages. One typed function each."""
+"""The supervisor's commands: of jobs, breakers, gates, incidents, parked messages. One function each."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -27,6 +27,7 @@ from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.cancel_tree import CancelMarks, member_cancels
 from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
+from warrener_supervisor.limits import SlotKeeper
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
 from warrener_supervisor.workflow_turns import TurnMaker
 
@@ -39,6 +40,7 @@ def supervisor_inbox(
     *,
     marks: CancelMarks,
     breakers: BreakerMonitor,
+    slots: SlotKeeper,
     turns: TurnMaker,
     incidents: IncidentReporter,
     requeuer: ParkedMessageRequeuer,
@@ -110,6 +112,10 @@ def supervisor_inbox(
         refusal = await breakers.apply_command(event)
         return CARRIED_OUT if refusal is None else CommandResult(refusal=refusal)
 
+    async def set_gate(event: events.GateSetRequested, _: DecodedEvent) -> CommandResult:
+        refusal = await slots.set_slots(event)
+        return CARRIED_OUT if refusal is None else CommandResult(refusal=refusal)
+
     async def change_incidents(commands: Sequence[ReceivedCommand[IncidentCommand]]) -> list[CommandResult]:
         changed = await incidents.apply_commands([command.event for command in commands])
         names = [event.data.fingerprint for event, *_ in commands]
@@ -139,6 +145,7 @@ def supervisor_inbox(
             Command(events.JobSignalRequested, send_signals),
             Command(events.JobContinueRequested, one_by_one(end_hold)),
             Command(events.BreakerSetRequested, one_by_one(set_breaker)),
+            Command(events.GateSetRequested, one_by_one(set_gate)),
             Command(events.IncidentAcknowledgeRequested, change_incidents),
             Command(events.IncidentSnoozeRequested, change_incidents),
             Command(events.IncidentCloseRequested, change_incidents),

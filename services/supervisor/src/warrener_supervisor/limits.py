@@ -10,8 +10,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from warrener_contracts.events import GateSetRequested
+from warrener_contracts.gates import is_gate_of
+from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.logs import get_logger
+from warrener_store.audit.rows import AuditOutcome, AuditRecord
 from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow, OpenBreakers
 from warrener_store.gates.rows import (
     SLOT_RECHECK,
@@ -157,6 +161,39 @@ class SlotKeeper:
 
     async def _breakers(self, rows: Collection[JobRow]) -> OpenBreakers:
         return OpenBreakers(await self._store.breakers()) if rows else OpenBreakers()
+
+    async def set_slots(self, event: GateSetRequested) -> str | None:
+        """Set or reset the slots of a gate by a command, record that, and admit who has room now. Return why
+        there is no such gate. A repeat changes nothing."""
+        data, now = event.data, self._clock.now()
+        if not await self._is_gate(data.name):
+            return f"expected the name of a gate, got {data.name!r}; see `warrener gate list`"
+        await self._store.set_slots(data.name, data.slots, now)
+        done = "as announced" if data.slots is None else f"{data.slots} by hand"
+        await self._store.record_action(
+            AuditRecord(
+                record_id=job_id_of(event.source, event.id),
+                recorded_at=now,
+                actor=data.by,
+                role="",
+                method="command",
+                address="",
+                action="gate.reset" if data.slots is None else "gate.set",
+                subject=data.name,
+                reason=data.reason,
+                outcome=AuditOutcome.ACCEPTED,
+                sentence=f"its slots are {done}",
+                completed_at=now,
+            )
+        )
+        await self.admit([data.name])
+        return None
+
+    async def _is_gate(self, name: str) -> bool:
+        if any(row.gate == name for row in await self._store.gates_from(name, 1)):
+            return True
+        types = await self._store.job_types()
+        return any(is_gate_of(name, row.name, row.policy.gates) for row in types.values())
 
     # -- the sweep -------------------------------------------------------------------------------------------
 

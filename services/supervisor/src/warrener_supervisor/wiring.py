@@ -132,6 +132,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         settings.batch_limit,
         marks=CancelMarks(store, clock, settings.supervisor_cancel_marks_limit),
         breakers=breakers,
+        slots=slots,
         turns=turns,
         incidents=reporter,
         requeuer=requeuer,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from warrener_contracts.events.envelope import Event as Event
     from warrener_contracts.events.envelope import EventClass
     from warrener_contracts.events.errors import *
+    from warrener_contracts.events.gates import *
     from warrener_contracts.events.incidents import *
     from warrener_contracts.events.jobs import *
     from warrener_contracts.events.logs import *
@@ -58,6 +59,7 @@ _NAMES = {
     "data": "EventData",
     "envelope": "Event",
     "errors": "ErrorInfo ErrorKind FlightRecord",
+    "gates": "GateSetRequested GateSetRequestedData",
     "incidents": "IncidentAcknowledgeRequested IncidentAcknowledgeRequestedData IncidentCloseRequested "
     "IncidentCloseRequestedData IncidentSnoozeRequested IncidentSnoozeRequestedData",
     "jobs": "JobDead JobDeadData JobDeadlinePassed JobDeadlinePassedData JobFinished "

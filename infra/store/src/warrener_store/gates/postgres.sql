@@ -1,12 +1,11 @@
 -- name: lock_gates
--- Lock the gates of $1, pairs of names and slots, in order, and insert those that are new; $3: those that have other slots
--- have these from now on.
-INSERT INTO warrener_gates AS held (gate, slots, updated_at)
-SELECT named ->> 0 AS gate, (named ->> 1)::integer, $2::timestamptz
+-- Lock the gates of $1 (name, slots, announced at) in order, and insert those that are new;
+-- $3: others have what a newer announcement says from now on.
+INSERT INTO warrener_gates AS held (gate, slots, declared_at, updated_at)
+SELECT named ->> 0 AS gate, (named ->> 1)::integer, (named ->> 2)::timestamptz, $2::timestamptz
 FROM json_array_elements($1::json) AS named
 ORDER BY 1
-ON CONFLICT (gate) DO UPDATE SET slots = excluded.slots, updated_at = excluded.updated_at
-WHERE $3 AND held.slots <> excluded.slots
+{redeclare} WHERE $3 AND {is_redeclared}
 
 -- name: renew_slots
 -- Note that slots which jobs of $1 (id, attempt, gate, since) have already are taken for a later attempt. Looked up by key:
@@ -50,7 +49,7 @@ wanted AS MATERIALIZED (
 ),
 room AS MATERIALIZED (
   SELECT
-    known.gate, known.slots,
+    known.gate, coalesce(known.set_slots, known.slots) AS slots,
     (
       SELECT count(*)
       FROM (SELECT FROM warrener_slots AS slot WHERE slot.gate = known.gate ORDER BY slot.number OFFSET 0) AS one
@@ -143,8 +142,8 @@ WHERE
 -- take_slots.
 SELECT
   named.gate,
-  coalesce(known.slots, 1),
-  greatest(0, coalesce(known.slots, 1) - (
+  coalesce(known.set_slots, known.slots, 1),
+  greatest(0, coalesce(known.set_slots, known.slots, 1) - (
     SELECT count(*)
     FROM (SELECT FROM warrener_slots AS slot WHERE slot.gate = named.gate ORDER BY slot.number OFFSET 0) AS one
   )),

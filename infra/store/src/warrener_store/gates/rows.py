@@ -21,12 +21,14 @@ Gates = tuple[tuple[str, int], ...]
 
 
 class SlotClaim(NamedTuple):
-    """A job that needs a slot of each of these gates for an attempt. `since`: when it began to wait."""
+    """A job that needs a slot of each of these gates for an attempt. `since`: when it began to wait.
+    `declared_at`: when its job type was announced with these numbers; None: not known."""
 
     job_id: UUID
     attempt: int
     since: datetime
     gates: Gates
+    declared_at: datetime | None = None
 
 
 class Slot(NamedTuple):
@@ -45,6 +47,21 @@ class GateWaiter(NamedTuple):
     job_id: UUID
     gate: str
     since: datetime
+
+
+MAX_COUNTED = 10_000
+"""Rows of a line that are counted."""
+
+
+class GateRow(NamedTuple):
+    """A gate with its numbers. `slots`: as announced; `set_slots`: by hand, which counts. Of more than
+    MAX_COUNTED `waiting` is one more; some may wait no longer."""
+
+    gate: str
+    slots: int
+    set_slots: int | None
+    held: int
+    waiting: int
 
 
 class GateRoom(NamedTuple):
@@ -67,9 +84,10 @@ def decode_gates(text: str) -> Gates:
     return tuple((str(name), int(slots)) for name, slots in decode(text))
 
 
-def slot_claim(row: JobRow, now: datetime) -> SlotClaim:
+def slot_claim(row: JobRow, now: datetime, declared_at: datetime | None = None) -> SlotClaim:
     """Return the claim of a job with gates for its next dispatch."""
-    return SlotClaim(row.job_id, max(row.attempt, 1), row.due_at or now, decode_gates(row.gates or "[]"))
+    gates = tuple(dict(decode_gates(row.gates or "[]")).items())  # two limits of a pool may be one gate
+    return SlotClaim(row.job_id, max(row.attempt, 1), row.due_at or now, gates, declared_at)
 
 
 def blocking_gate(claim: SlotClaim, rooms: Mapping[str, GateRoom]) -> str:

@@ -1,11 +1,11 @@
 -- name: lock_gates
--- Insert the gates of ?1, pairs of names and slots, that are new; ?3: those that have other slots have these from now on.
-INSERT INTO warrener_gates AS held (gate, slots, updated_at)
-SELECT named.value ->> 0, named.value ->> 1, ?2
+-- Insert the gates of ?1 (name, slots, announced at) that are new;
+-- ?3: others have what a newer announcement says from now on.
+INSERT INTO warrener_gates AS held (gate, slots, declared_at, updated_at)
+SELECT named.value ->> 0, named.value ->> 1, named.value ->> 2, ?2
 FROM json_each(?1) AS named
 WHERE true
-ON CONFLICT (gate) DO UPDATE SET slots = excluded.slots, updated_at = excluded.updated_at
-WHERE ?3 AND held.slots <> excluded.slots
+{redeclare} WHERE ?3 AND {is_redeclared}
 
 -- name: renew_slots
 -- Note that slots which jobs of ?1 (id, attempt, gate, since) have already are taken for a later attempt.
@@ -33,7 +33,9 @@ wanted AS MATERIALIZED (
     AND NOT (?4 AND EXISTS (SELECT 1 FROM warrener_jobs AS job WHERE job.job_id = claim.job_id))
 ),
 room AS MATERIALIZED (
-  SELECT known.gate, known.slots, (SELECT count(*) FROM warrener_slots AS slot WHERE slot.gate = known.gate) AS taken
+  SELECT
+    known.gate, coalesce(known.set_slots, known.slots) AS slots,
+    (SELECT count(*) FROM warrener_slots AS slot WHERE slot.gate = known.gate) AS taken
   FROM warrener_gates AS known
   WHERE known.gate IN (SELECT wanted.gate FROM wanted)
 ),
@@ -98,8 +100,10 @@ DELETE FROM warrener_gate_waiters WHERE job_id = ?1 AND gate = ?2 AND since = ?3
 -- The slots of these gates, how many are free, and whether jobs wait; a gate that is unknown has one.
 SELECT
   named.value,
-  coalesce(known.slots, 1),
-  max(0, coalesce(known.slots, 1) - (SELECT count(*) FROM warrener_slots AS slot WHERE slot.gate = named.value)),
+  coalesce(known.set_slots, known.slots, 1),
+  max(0, coalesce(known.set_slots, known.slots, 1) - (
+    SELECT count(*) FROM warrener_slots AS slot WHERE slot.gate = named.value
+  )),
   EXISTS (SELECT 1 FROM warrener_gate_waiters AS line WHERE line.gate = named.value)
 FROM json_each(?1) AS named
 LEFT JOIN warrener_gates AS known ON known.gate = named.value

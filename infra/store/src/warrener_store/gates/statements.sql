@@ -1,3 +1,16 @@
+-- name: redeclare
+-- What a gate that is there has of another announcement.
+ON CONFLICT (gate) DO UPDATE
+SET slots = excluded.slots, declared_at = excluded.declared_at, updated_at = excluded.updated_at
+
+-- name: is_redeclared
+-- True if a newer announcement, or one whose time is not known, is about a gate.
+(
+  excluded.declared_at > held.declared_at
+  OR (excluded.declared_at IS NULL OR held.declared_at IS NULL)
+  AND (held.slots <> excluded.slots OR held.declared_at IS NULL AND excluded.declared_at IS NOT NULL)
+)
+
 -- name: held_slots
 -- The gates of which these jobs have a slot.
 SELECT job_id, gate FROM warrener_slots WHERE job_id = ANY($1::uuid[])
@@ -9,6 +22,29 @@ SELECT * FROM {batch job_id uuid, gate text, since timestamptz} AS batch WHERE t
 ORDER BY batch.job_id
 ON CONFLICT (job_id) DO UPDATE SET gate = excluded.gate, since = excluded.since
 WHERE excluded.since >= held.since
+
+-- name: set_slots
+-- Set the slots of a gate, whatever is announced.
+INSERT INTO warrener_gates (gate, slots, set_slots, updated_at) VALUES ($1, $2, $2, $3)
+ON CONFLICT (gate) DO UPDATE SET set_slots = excluded.set_slots, updated_at = excluded.updated_at
+
+-- name: reset_slots
+-- Have a gate follow announcements again.
+UPDATE warrener_gates SET set_slots = NULL, updated_at = $2 WHERE gate = $1
+
+-- name: gates_from
+-- A page of gates from $1 on, in order, with what is taken and who waits, counted up to $3.
+SELECT
+  known.gate, known.slots, known.set_slots,
+  (SELECT count(*) FROM warrener_slots AS slot WHERE slot.gate = known.gate),
+  (
+    SELECT count(*)
+    FROM (SELECT 1 FROM warrener_gate_waiters AS line WHERE line.gate = known.gate LIMIT $3) AS one
+  )
+FROM warrener_gates AS known
+WHERE known.gate >= $1
+ORDER BY known.gate
+LIMIT $2
 
 -- name: slots_after
 -- A page of all slots, in order.
@@ -44,6 +80,7 @@ SELECT count(*) FROM (
 SELECT
   gate,
   updated_at < $2
+  AND set_slots IS NULL
   AND NOT EXISTS (SELECT 1 FROM warrener_slots AS slot WHERE slot.gate = kept.gate)
   AND NOT EXISTS (SELECT 1 FROM warrener_gate_waiters AS line WHERE line.gate = kept.gate)
 FROM warrener_gates AS kept

@@ -1,20 +1,31 @@
 """Gates in both databases. Suite: `tests/conformance/test_store_gates.py`."""
 
 from collections.abc import Collection, Iterable, Sequence, Set
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import encode, escape, unescape
-from warrener_store.gates.rows import GateRoom, GateWaiter, Slot, SlotClaim, blocking_gate, slot_claim
+from warrener_store.gates.rows import (
+    MAX_COUNTED,
+    GateRoom,
+    GateRow,
+    GateWaiter,
+    Slot,
+    SlotClaim,
+    blocking_gate,
+    slot_claim,
+)
 from warrener_store.jobs.rows import JobRow
 from warrener_store.mapping import RowMapper, encode_text
 
 SLOTS = RowMapper(Slot)
 WAITERS = RowMapper(GateWaiter)
 _ROOMS = RowMapper(GateRoom)
+_GATES = RowMapper(GateRow)
 _WOKEN_AT_ONCE = 500
+_UNDECLARED = datetime.min.replace(tzinfo=UTC)
 WORDS = {"slot": ", ".join(SLOTS.columns), "gate_waiter": ", ".join(WAITERS.columns)}
 
 
@@ -34,14 +45,19 @@ class GateStore(SqlSession):
 
         The first of these come first; none comes before a job that waits before one of its gates for longer,
         unless `in_line` is False. `fresh`: the jobs are not inserted yet, so those that exist take nothing;
-        and the gates have the claimed numbers of slots from now on.
+        and the gates have the claimed numbers of slots from now on, unless a newer announcement has others.
         """
         if not claims:
             return set()
         claims = list({claim.job_id: claim for claim in claims}.values())
-        gates = {name: slots for claim in claims for name, slots in claim.gates}
+        by_age = sorted(claims, key=lambda claim: claim.declared_at or _UNDECLARED)
+        gates = {
+            escape(name): (slots, claim.declared_at and self._moment_text(claim.declared_at))
+            for claim in by_age
+            for name, slots in claim.gates
+        }
         # In Python's order of escaped names, the same everywhere; the statement sorts them again.
-        named = encode(sorted((escape(name), slots) for name, slots in gates.items()))
+        named = encode([(name, *gates[name]) for name in sorted(gates)])
         needs = encode(
             [
                 (str(claim.job_id), claim.attempt, escape(name), self._moment_text(claim.since))
@@ -159,11 +175,27 @@ class GateStore(SqlSession):
             await self._change("drop_gates", self._names(idle))
         return page[-1][0] if len(page) == limit else None
 
+    async def gates_from(self, first: str, limit: int) -> list[GateRow]:
+        """A page of all gates from this one on, in order."""
+        return await self._rows(_GATES, "gates_from", escape(first), limit, MAX_COUNTED + 1)
+
     # -- one of them -----------------------------------------------------------------------------------------
 
     async def slots_of(self, gate: str, limit: int) -> list[Slot]:
         """The first slots of a gate that are taken."""
         return await self._rows(SLOTS, "slots_of", encode_text(gate), limit)
+
+    async def set_slots(self, gate: str, slots: int | None, now: datetime) -> None:
+        """Have a gate this number of slots, whatever is announced; None: the announced one again."""
+        moment = self.codec.encode_moment(now)
+        if slots is None:
+            await self._change("reset_slots", escape(gate), moment)
+        else:
+            await self._change("set_slots", escape(gate), slots, moment)
+
+    async def first_waiters(self, gate: str, limit: int) -> list[GateWaiter]:
+        """The first rows of a line; some may wait no longer."""
+        return await self._rows(WAITERS, "line_heads", self._names([gate]), limit)
 
     async def waiter_of(self, job_id: UUID) -> GateWaiter | None:
         """The gate before which a job waits."""

@@ -259,6 +259,14 @@ def _add_breakers(app: typer.Typer, word: Word) -> None:
     _group(app, word, more, _commands_of("breakers"))
 
 
+def _add_gates(app: typer.Typer, word: Word) -> None:
+    more = """
+    $ warrener gate list
+    $ warrener gate set pool/crm --slots 2
+    """
+    _group(app, word, more, _commands_of("gates"))
+
+
 def _add_outbox(app: typer.Typer, word: Word) -> None:
     more = """`Outbox.enqueue` of the client writes requests in its caller's transaction; relays publish them.
 
@@ -298,6 +306,7 @@ _ADD: Mapping[str, Callable[[typer.Typer, Word], None]] = {
     "dead-letters": _add_dead_letters,
     "parked": _add_parked,
     "breaker": _add_breakers,
+    "gate": _add_gates,
     "escalation": _add_escalations,
     "outbox": _add_outbox,
 }
@@ -351,6 +360,7 @@ _ABOUTS = {
         "topology": "Show the exchanges and queues, make them, compare them with the broker; print "
         "permissions of roles.",
         "breaker": "Circuit breakers, which hold jobs back: list, show, open and close by hand.",
+        "gate": "Gates of limits, which jobs pass in turns: list, show, set their slots by hand, reset.",
         "outbox": "The outbox of requesters, a table of their own database: create, relay, show.",
         "escalation": "Incidents: list, show, acknowledge, snooze, close; play an escalation policy offline.",
     },

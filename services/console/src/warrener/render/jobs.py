@@ -90,8 +90,9 @@ def awaited_text(row: "JobRow", turns: "Sequence[TurnRow]") -> tuple[str, dateti
 
 
 def limit_text(limit: "Limit") -> str:
-    """`5 at once of each {{ arguments.tenant }}`, or `5 at once`."""
-    return f"{limit.slots} at once{f' of each {limit.key}' if limit.key else ''}"
+    """`5 at once of each {{ arguments.tenant }}`, or `5 at once in pool crm`."""
+    shared = f" in pool {limit.pool}" if limit.pool else f" in its {limit.per}" if limit.per else ""
+    return f"{limit.slots} at once{f' of each {limit.key}' if limit.key else ''}{shared}"
 
 
 def limits_text(row: "JobRow") -> str:

@@ -18,6 +18,7 @@ from warrener.operations.audit import AUDIT
 from warrener.operations.backfills import BACKFILL
 from warrener.operations.breakers import BREAKERS
 from warrener.operations.dead_letters import CAUSES, DEAD_LETTERS
+from warrener.operations.gates import GATES
 from warrener.operations.incidents import INCIDENTS
 from warrener.operations.job import JOB
 from warrener.operations.job_types import JOB_TYPES
@@ -40,6 +41,7 @@ NOUNS = (
     BREAKERS,
     CAUSES,
     DEAD_LETTERS,
+    GATES,
     INCIDENTS,
     JOB,
     JOB_TYPES,
@@ -70,6 +72,7 @@ NAVIGATION = (
     NavigationEntry("agents", "Agents", "a", 3),
     NavigationEntry("queues", "Queues", "u", 3),
     NavigationEntry("breakers", "Breakers", "b", 3),
+    NavigationEntry("gates", "Gates", "g", 3),
     NavigationEntry("audit", "Audit log", "l", 4),
 )
 """Sections in their order. A section is shown if it has a page of its name, whose path has no parameters."""

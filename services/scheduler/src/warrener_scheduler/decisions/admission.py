@@ -183,14 +183,15 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
     due_at, deadline_at = _due_at(data, now), _deadline_at(data, now)
     # A job whose deadline has passed gets no attempt, and the supervisor ends it.
     waits = due_at > now or (deadline_at is not None and deadline_at <= now)
-    gates = job_gates(data.job_type, policy.gates, data.arguments) if policy.gates else []
+    queue = data.queue or job_type.queue
+    gates = job_gates(data.job_type, queue, policy.gates, data.arguments) if policy.gates else []
     if data.member_of is not None and data.parent_id is not None:
         gates.append((map_gate(data.parent_id, data.member_of.map_id), data.member_of.in_flight))
     job_id = job_id_for(event)
     return JobRow(
         job_id=job_id,
         job_type=data.job_type,
-        queue=data.queue or job_type.queue,
+        queue=queue,
         arguments=data.arguments,
         guarantee=job_type.guarantee,
         policy=policy.with_initial_wait(due_at - now) if waits else policy,

@@ -1,9 +1,10 @@
-"""Pages of agents, queues, breakers and incidents. Heartbeats are not worth an event each: the refresh shows
-what they change."""
+"""Pages of agents, queues, breakers, gates and incidents. Heartbeats and slots are not worth an
+event each: the refresh shows what they change."""
 
 from warrener.operations import incidents
 from warrener.operations.agents import AGENTS, AgentsQuery, list_agents, read_agent
 from warrener.operations.breakers import BREAKERS, list_breakers
+from warrener.operations.gates import GatesQuery, list_gates
 from warrener.operations.queues import QueuesQuery, list_queues, read_queue
 from warrener.operations.system import explain_agent_row, explain_queue_head, read_system
 from warrener.web.page import PageRequest, View, page
@@ -58,6 +59,13 @@ async def show_breakers(request: PageRequest) -> View:
     stored = [one for one in found if one.since is not None]
     never = [one for one in found if one.since is None]
     return View("Circuit breakers", {"stored": stored, "never": never, "tones": BREAKERS.tones})
+
+
+@page("/gates", refresh=5.0)
+async def show_gates(request: PageRequest) -> View:
+    """Show the gates of limits by name; their slots are set there."""
+    query = request.read(GatesQuery)
+    return View("Gates", {"gates": await list_gates(request.console, query)})
 
 
 @page("/incidents", topics=("incidents",))
