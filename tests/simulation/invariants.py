@@ -9,8 +9,9 @@ from tests.simulation.world import World
 
 from warrener_contracts.events import JobFinished, JobRejected
 from warrener_contracts.state_machine import JobState
+from warrener_scheduler.decisions.admission import was_rejected
 from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.rows import AttemptOutcome, JobRow
+from warrener_store.jobs.rows import FOLLOWS, AttemptOutcome, JobRow
 
 
 async def check(world: World, accepted: Iterable[UUID], *, may_die: Collection[str] = ()) -> None:
@@ -22,6 +23,8 @@ async def check(world: World, accepted: Iterable[UUID], *, may_die: Collection[s
         assert job_id in rows, f"I5: the confirmed request {job_id} has no job"
     for row in rows.values():
         assert row.state.terminal, f"I5: {row.job_id} is {row.state}"
+    # A call that is no job has an end for its parent alone.
+    rows = {job_id: row for job_id, row in rows.items() if not (was_rejected(row) or _followed(row))}
     assert not world.workshop.overlaps, f"I3: attempts ran twice at once: {world.workshop.overlaps}"
     assert not world.workshop.rivals, f"I13: two attempts of one job ran at once: {world.workshop.rivals}"
     _check_starts(world, rows)
@@ -56,6 +59,11 @@ def _check_starts(world: World, rows: Mapping[UUID, JobRow]) -> None:
         if seconds > 0.0 or rows[job_id].state is not JobState.CANCELLED
     }
     assert not late, f"I14: handlers started after their job's end, by seconds: {late}"
+
+
+def _followed(row: JobRow) -> bool:
+    has_ended = not row.attempt and row.state is not JobState.CANCELLED
+    return has_ended and (row.ending_reason or "").startswith(FOLLOWS)
 
 
 _OF_REQUESTERS = {"request_id", "request_source"}

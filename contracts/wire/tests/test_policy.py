@@ -71,6 +71,7 @@ def test_a_request_may_choose_every_part_of_a_policy() -> None:
         "on_failure",
         "public",
         "gates",
+        "unique",
         "retry_rules",
         "encrypted",
     }

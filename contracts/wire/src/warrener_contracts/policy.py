@@ -20,6 +20,7 @@ from warrener_contracts.fields import (
     optional_field,
     parse_duration,
 )
+from warrener_contracts.unique import Unique
 
 _MAX_DELAYS = 100
 _MAX_EXPONENT = 64  # failures: past it every curve has met its limit; much beyond it floats overflow
@@ -351,6 +352,8 @@ class JobPolicy(BaseModel, frozen=True):
         exclude_if=is_unset,
         description="Limits; a job is dispatched once all of them have a slot for it.",
     )
+
+    unique: Unique | None = optional_field("Jobs of which no two with the same key are there at once.")
 
     depends_on: tuple[DependencyName, ...] = Field(
         default=(),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warrener_store.store import Store
 
 PARTS: Mapping[str, str] = {
-    "jobs.store.JobLists": "jobs_by_id list_jobs find_jobs attempts_of count_jobs",
+    "jobs.store.JobLists": "jobs_by_id list_jobs find_jobs attempts_of count_jobs unique_key_of",
     "jobs.store.QueuedJobs": "queue_heads queued_groups",
     "jobs.store.JobCheckpoints": "checkpoints_of",
     "logs.store.AttemptLogs": "logs_of",

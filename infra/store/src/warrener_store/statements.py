@@ -30,7 +30,7 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("dead_letters.columns", "redrive dead_letter"),
             ("gates.store", "slot gate_waiter"),
             ("incidents.columns", "incident policy_version over"),
-            ("jobs.columns", "job succeeded of_end"),
+            ("jobs.columns", "job succeeded of_end unique_key"),
             ("jobs.rules", "in_flight open_states is_undo job_is_undo is_detached"),
             ("logs.store", "log_chunk"),
             ("retention.prunable_tables", "prunable"),

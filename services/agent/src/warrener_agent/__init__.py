@@ -14,6 +14,7 @@ from warrener_agent.workflows.workflow import Workflow
 from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.events import EarlierAttempt, History
 from warrener_contracts.policy import Backoff, Limit, RetryRule
+from warrener_contracts.unique import Unique, debounce
 
 __all__ = [
     "Agent",
@@ -41,6 +42,8 @@ __all__ = [
     "StepFailed",
     "SyncTransaction",
     "Transaction",
+    "Unique",
     "Workflow",
     "WorkflowError",
+    "debounce",
 ]

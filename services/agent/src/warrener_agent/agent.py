@@ -91,6 +91,8 @@ class Agent:
         - `gates`: `Limit(5)` has at most five jobs of the type dispatched at once, whatever agents there are,
           and `Limit(5, key="{{ arguments.tenant }}")` five of each tenant. The others wait in the store, the
           first due first.
+        - `unique`: `Unique("{{ arguments.index }}", repeat="replace")` has no two jobs of one index wait;
+          a further request replaces the first one, is rejected, or is answered as that ("first").
         - `encrypted`: True if plain arguments are refused, and results, checkpoints, journals and errors are
           encrypted (`WARRENER_ENCRYPTION_KEYS_FILE`).
 

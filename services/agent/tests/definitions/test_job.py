@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from warrener_agent import Agent, JobContext, JobDefinitionError, Limit
+from warrener_agent import Agent, JobContext, JobDefinitionError, Limit, Unique, debounce
 from warrener_agent.testing import run
 from warrener_contracts.policy import Backoff, Guarantee
 
@@ -239,3 +239,16 @@ def test_one_name_has_one_handler() -> None:
     two.job("some.job", backoff=Backoff(limit=timedelta(minutes=1)))(load)
     with pytest.raises(JobDefinitionError, match="another name"):
         two.include(one)
+
+
+def test_a_unique_job_type_names_its_parameters_and_can_be_compared() -> None:
+    def reindex(index: str, depth: int = 1) -> None: ...
+
+    agent = Agent()
+    unique = Unique("{{ arguments.index }}", repeat=debounce("5s", longest="1m"))
+    agent.job("search.reindex", unique=unique)(reindex)
+    assert agent.definitions["search.reindex"].declaration.policy.unique == unique
+    with pytest.raises(JobDefinitionError, match=r"key of unique: expected one of .*without a default"):
+        agent.job("other", unique=Unique("{{ arguments.depth }}"))(reindex)
+    with pytest.raises(JobDefinitionError, match="expected no unique with encrypted"):
+        agent.job("other", unique=Unique(), encrypted=True)(reindex)

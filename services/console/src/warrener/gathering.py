@@ -340,6 +340,7 @@ async def gather_job(
         settled=frozenset(one.job_id for one in found if not one.state.unresolved),
         signals=tuple(signals),
         limit=await _gather_limit(store, row),
+        unique_key=None if row.policy.unique is None else await store.unique_key_of(row.job_id),
         parent=parent,
         parent_call=parent_call,
     )

@@ -131,6 +131,12 @@ CASES: dict[str, facts.Subject | Explanation] = {
     "A workflow holds the only slot that a job needs which it has called.": job_facts(
         waiting(), limit=limit(slots=1, before=0, above=(CHILD,))
     ),
+    "Another job with its unique key has replaced it while it waited.": job_facts(
+        waiting(cancel_reason=f"replaced by job {CHILD}")
+    ),
+    "A workflow has called a job for which another one stands.": job_facts(
+        waiting(ending_reason=f"as job {CHILD}", wake_at=NOON)
+    ),
     "A person has opened a breaker.": job_facts(
         waiting(), system(breakers=breaker(until=None, manual=True, reason="maintenance"))
     ),

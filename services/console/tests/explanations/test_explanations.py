@@ -45,7 +45,9 @@ from warrener_contracts.identity import undo_job_id
 from warrener_contracts.journals import SentSignal
 from warrener_contracts.policy import JobPolicy, RetryRule
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.unique import Unique
 from warrener_store.jobs.rows import AttemptOutcome
+from warrener_store.jobs.unique import UniqueKeyRow
 
 GONE = system(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default": ENDING})
 
@@ -290,6 +292,24 @@ def test_a_limit_that_only_workflows_above_the_job_have_taken_needs_somebody() -
     assert stuck.notes == (f"workflow {CHILD} above it has a slot until it ends, and waits for this job",)
     moves = explain(job_facts(waiting(), limit=limit(slots=2, above=(CHILD,))))
     assert (moves.needs_action, moves.notes) == (False, stuck.notes)
+
+
+def test_a_unique_job_names_those_that_it_has_replaced_and_the_answer_to_the_next_request() -> None:
+    policy = JobPolicy(unique=Unique(repeat="replace"))
+    key = UniqueKeyRow("flights.load/{}", JOB, CHILD, CHILD, after(-60))
+    found = explain(job_facts(waiting(policy=policy, due_at=after(600)), unique_key=key))
+    assert found.notes == (
+        f"unique: it has replaced job {CHILD}; the first one came 1 min ago; "
+        "a further request replaces this job while it waits, and is rejected afterwards",
+    )
+    begun = explain(job_facts(queued(policy=policy), unique_key=key._replace(replaced=None)))
+    assert begun.notes == (), "a further request makes a job of its own"
+
+
+def test_a_replaced_job_leads_to_the_one_that_replaced_it() -> None:
+    over = waiting(state=JobState.CANCELLED, cancel_reason=f"replaced by job {CHILD}", finished_at=NOON)
+    found = explain(job_facts(over))
+    assert [one.command for one in found.suggestions] == [f"warrener job {CHILD}"]
 
 
 def test_a_map_counts_the_jobs_of_all_its_batches_and_other_calls_apart() -> None:

@@ -12,6 +12,7 @@ from warrener.top.live import System
 from warrener.web.console import Console
 from warrener_contracts.policy import JobPolicy, Limit, RetryRule
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.unique import Unique
 from warrener_store.jobs.views import Success
 from warrener_store.statistics.rows import BucketSpan
 
@@ -137,11 +138,13 @@ async def test_the_overview_reads_no_rows_twice(
 
 async def test_a_job_type_shows_its_limits_and_rules_in_words(browser: Browser, console: Console) -> None:
     rules = (RetryRule(errors=("memory",), queue="high-memory"),)
-    policy = JobPolicy(gates=(Limit(5, key="{{ arguments.tenant }}"),), retry_rules=rules)
+    unique = Unique("{{ arguments.tenant }}", repeat="replace", window="1m")
+    policy = JobPolicy(gates=(Limit(5, key="{{ arguments.tenant }}"),), retry_rules=rules, unique=unique)
     await console.store.put_job_types([job_type_row("crm.push", policy=policy)])
     text = await page_of(browser, "/job-types/crm.push")
     assert "5 at once of each {{ arguments.tenant }}" in text
     assert "queue high-memory" in text
+    assert "one of each {{ arguments.tenant }} until dispatched, for at least 1 min; a further one" in text
     assert "slots&#39;" not in text
 
 

@@ -28,11 +28,11 @@ from warrener_scheduler.decisions.ticks import PAUSED
 from warrener_scheduler.dispatch import DispatchGates, wait_before_gate
 from warrener_scheduler.job_types import JobTypeCache, KnownQueues
 from warrener_scheduler.messages import (
+    cancel_message,
     deduplicated_reply,
     dispatch_message,
     finished_reply,
     rejection,
-    tree_cancel_message,
 )
 from warrener_scheduler.ports import SchedulerPorts, UnknownQueues
 from warrener_scheduler.rejections import Rejected
@@ -48,6 +48,7 @@ from warrener_store.store import Store
 _log = get_logger("accept")
 
 REJECTED = "rejected: "  # the beginning of the reason of a tick whose request was rejected
+SKIPPED = "skipped: "  # of one that repeats another request, as its job type foresees
 _EXAMINED_TICKS = 3  # ticks that are read for each that counts: others request no job
 
 AdmissionResult = JobRow | admission.Duplicate | Rejected
@@ -122,7 +123,9 @@ class RequestAcceptor:
             or message.exchange != DISPATCH
             or admission.job_id_for(request.event) not in in_cancelled_trees
         ]
-        messages += [tree_cancel_message(job_id, why, now) for job_id, why in in_cancelled_trees.items()]
+        messages += [
+            cancel_message(job_id, why, now, tree=True) for job_id, why in in_cancelled_trees.items()
+        ]
         return messages, rows
 
     def _start_trace(self, request: JobRequest, now: datetime) -> tuple[JobRequest, Span | None]:
@@ -224,20 +227,26 @@ class RequestAcceptor:
     async def _end_rejected(
         self, events: Sequence[JobRequested], outcomes: Sequence[AdmissionResult], now: datetime
     ) -> None:
-        """Leave an ended row of each rejected child job, and wake its parent. A job that is there stays.
+        """Leave a row of each child job that another job stands for; and an ended one of each that was
+        rejected, and wake its parent. A job that is there stays.
 
         A request of an unknown job type is parked until an agent announces that.
         """
         rows = [
-            admission.rejected_row(event, outcome, now)
+            row
             for event, outcome in zip(events, outcomes, strict=True)
-            if isinstance(outcome, Rejected)
-            and event.data.parent_id is not None
-            and outcome.reason is not Reason.UNKNOWN_JOB_TYPE
+            if event.data.parent_id is not None and (row := _row_without_job(event, outcome, now)) is not None
         ]
         if rows:
             await self._insert(rows)
-            await self._store.wake_suspended({row.parent_id for row in rows if row.parent_id}, now)
+        # Also of those that were there: the scheduler that inserted them may have died then.
+        ended = [
+            one.row
+            for one in outcomes
+            if isinstance(one, admission.Duplicate) and admission.was_rejected(one.row)
+        ]
+        if parents := {row.parent_id for row in (*rows, *ended) if row.parent_id}:
+            await self._store.wake_suspended(parents, now)
 
     # -- results that are there already --------------------------------------------------------------------
 
@@ -338,6 +347,7 @@ async def insert_jobs(store: Store, rows: Sequence[JobRow], keys_since: datetime
         for place, (row, found) in enumerate(zip(rows, inserted, strict=True))
         if keys_since is not None
         and not found.new
+        and found.repeat is None
         and found.row.job_id != row.job_id
         and found.row.state.terminal
         and found.row.accepted_at < keys_since
@@ -371,6 +381,8 @@ def _resolve(
     then that job stands.
     """
     if isinstance(found, Inserted):
+        if found.repeat is not None:
+            return admission.classify_repeat(event, found.row, found.repeat)
         return found.row if found.new else admission.classify_duplicate(event, found.row)
     row = earlier.get(admission.job_id_for(event))
     if row is None or admission.was_rejected(row):
@@ -379,10 +391,23 @@ def _resolve(
     return found if isinstance(repeat, Rejected) and found.hides_arguments else repeat
 
 
+def _row_without_job(event: JobRequested, outcome: AdmissionResult, now: datetime) -> JobRow | None:
+    """Return the row of a child job that is none: its parent may wait for it. Calls have no idempotency keys;
+    a request with one has its reply."""
+    if isinstance(outcome, admission.Duplicate):
+        stands = outcome.instead_of is not None and event.data.idempotency_key is None
+        return admission.follower_row(event, outcome.row.job_id, now) if stands else None
+    if isinstance(outcome, Rejected) and outcome.reason is not Reason.UNKNOWN_JOB_TYPE:
+        return admission.rejected_row(event, outcome, now)
+    return None
+
+
 def _without_job(outcome: admission.Duplicate | Rejected) -> str | None:
     """Return why a tick that was requested gets no job; None: it has one."""
     if isinstance(outcome, Rejected):
-        return f"{REJECTED}{outcome.detail}"
+        return f"{REJECTED if outcome.parks else SKIPPED}{outcome.detail}"
+    if outcome.instead_of is not None:
+        return f"{SKIPPED}job {outcome.row.job_id} stands for it"
     if outcome.row.job_type == CANCEL_MARK:
         return f"cancelled before it began: {outcome.row.cancel_reason}"
     return None
@@ -451,7 +476,7 @@ def _log_rejected(events: Sequence[JobRequested], outcomes: Sequence[AdmissionRe
     rejected = [
         (event, outcome)
         for event, outcome in zip(events, outcomes, strict=True)
-        if isinstance(outcome, Rejected)
+        if isinstance(outcome, Rejected) and outcome.parks
     ]
     if rejected:
         event, first = rejected[0]

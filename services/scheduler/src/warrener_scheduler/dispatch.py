@@ -16,7 +16,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
+from warrener_contracts.retryability import REQUEST_REJECTED
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.health import NotReady, current_health_registry
@@ -24,7 +26,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 from warrener_runtime.telemetry.waits import record_waits
 from warrener_scheduler.decisions.admission import Accepted, AdmissionDecision
-from warrener_scheduler.messages import dispatch_message
+from warrener_scheduler.messages import cancel_message, dispatch_message
 from warrener_scheduler.ports import SchedulerPorts
 from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.gates.rows import SLOT_RECHECK
@@ -57,8 +59,13 @@ class Dispatcher:
     async def _dispatch_batch(self) -> int:
         now = self._clock.now()
         claimed = await self._store.claim_due([JobState.WAITING], now, now + CLAIM_TIMEOUT, _BATCH_SIZE)
+        await self._end_others(claimed, now)
         # The supervisor ends the jobs whose deadline has passed.
-        due = [row for row in claimed if row.deadline_at is None or row.deadline_at > now]
+        due = [
+            row
+            for row in claimed
+            if not (row.is_replaced or row.leader) and (row.deadline_at is None or row.deadline_at > now)
+        ]
         # Computed once: breakers may change while the first rows are saved.
         held = {row.job_id for row in due if self._breakers.is_held(row, now)}
         await self._save([_postpone(row, now) for row in due if row.job_id in held])
@@ -87,6 +94,26 @@ class Dispatcher:
         if applied:
             _log.info("Waiting jobs were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)
+
+    async def _end_others(self, claimed: list[JobRow], now: datetime) -> None:
+        """Have waiting jobs cancelled that others have replaced, and end those for which others stand that
+        have ended. All others are claimed again once their claim has ended."""
+        if replaced := [row for row in claimed if row.is_replaced]:
+            await self._ports.publish(
+                cancel_message(row.job_id, row.cancel_reason or "", now) for row in replaced
+            )
+        if followers := [(row, leader) for row in claimed if (leader := row.leader) is not None]:
+            leaders = await self._store.jobs_by_id({leader for _, leader in followers})
+            ended = [
+                _end_as(row, leaders.get(leader), now)
+                for row, leader in followers
+                if leader not in leaders or leaders[leader].state.terminal
+            ]
+            parents = {row.parent_id for row in ended if row.parent_id}
+            # In any case: a scheduler that dies behind the save would wake nobody.
+            await self._store.wake_suspended(parents, now + CLAIM_TIMEOUT)
+            await self._save(ended)
+            await self._store.wake_suspended(parents, now)
 
     async def _take_slots(self, rows: list[JobRow], now: datetime) -> list[JobRow]:
         """Return the jobs that need no slots or have them; the others are put in line."""
@@ -121,6 +148,27 @@ def wait_before_gate(row: JobRow, since: datetime) -> JobRow:
     """Have a new job wait for a slot instead."""
     far = since + SLOT_RECHECK
     return replace(row, state=JobState.WAITING, attempt=0, due_at=since, wake_at=far, dispatched_at=None)
+
+
+def _end_as(row: JobRow, leader: JobRow | None, now: datetime) -> JobRow:
+    """End a job as the one that stood for it."""
+    gone = ErrorInfo(
+        kind=ErrorKind.ERROR,
+        type=REQUEST_REJECTED,
+        message="the job that stood for it is gone",
+        retryable=False,
+    )
+    return replace(
+        row,
+        version=row.version + 1,
+        state=JobState.DEAD if leader is None else leader.state,
+        result=None if leader is None else leader.result,
+        error=gone if leader is None else leader.error,
+        cancel_reason=None if leader is None else leader.cancel_reason,
+        wake_at=None,
+        finished_at=now,
+        updated_at=now,
+    )
 
 
 def _start_attempt(row: JobRow, now: datetime) -> JobRow:

@@ -87,7 +87,8 @@ def deduplicated_reply(event: events.JobRequested, row: JobRow, address: str, no
 def rejection(
     event: events.JobRequested, received: DecodedEvent, rejected: Rejected, now: datetime
 ) -> list[Message]:
-    """Build the reply and the event of a rejected request, and park the request as it was received.
+    """Build the reply and the event of a rejected request, and park the request as it was received, unless it
+    repeats one as its job type foresees.
 
     One of an unknown job type is found by its type, and goes on when an agent announces that. A tick does
     not: its schedule has gone on without it.
@@ -140,14 +141,15 @@ def unusable_replies(found: DecodeFailure, now: datetime) -> list[Message]:
     return _reply_messages(reply, found.reply_to)
 
 
-def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
-    """Request that the supervisor cancels a child job, and its children, of a tree that is cancelled."""
+def cancel_message(job_id: UUID, reason: str, now: datetime, *, tree: bool = False) -> Message:
+    """Request that the supervisor cancels a job that another one replaces; or with its children (`tree`) a
+    child job of a tree that is cancelled."""
     event = events.JobCancelRequested(
-        id=f"{job_id}:tree_cancelled",
+        id=f"{job_id}:{'tree_cancelled' if tree else 'replaced'}",
         source=SOURCE,
         time=now,
         subject=str(job_id),
-        data=events.JobCancelRequestedData(job_id=job_id, reason=reason, tree=True),
+        data=events.JobCancelRequestedData(job_id=job_id, reason=reason, tree=tree),
     )
     return cancel_behind_reports(event)
 
@@ -182,8 +184,10 @@ def _reject(
     if rejected.hides_arguments:
         data = event.data.model_copy(update={"arguments": {}})
         received = DecodedEvent(event, encode(event.model_copy(update={"data": data})))
-    parked = park_event(received, queue, rejected.reason, rejected.public, address)
-    return [*_reply_messages(reply, reply_to, rejected.public), parked]
+    replies = _reply_messages(reply, reply_to, rejected.public)
+    if not rejected.parks:
+        return replies
+    return [*replies, park_event(received, queue, rejected.reason, rejected.public, address)]
 
 
 def _reply_messages(

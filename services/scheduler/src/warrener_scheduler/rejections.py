@@ -8,12 +8,14 @@ from warrener_contracts import events
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """No job, and the reason. `detail` is for the reply: it quotes the values of the request. `public` is for
-    all others: events, logs and parked messages. `hides_arguments`: the request is parked without them."""
+    all others: events, logs and parked messages. `hides_arguments`: the request is parked without them.
+    `parks`: False for what its job type foresees, and nobody has to look at."""
 
     reason: events.Reason
     detail: str
     _public: str = ""
     hides_arguments: bool = False
+    parks: bool = True
 
     @property
     def public(self) -> str:

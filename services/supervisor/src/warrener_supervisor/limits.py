@@ -119,8 +119,9 @@ class SlotKeeper:
         before = {row.job_id: row for row in rows if row.job_id not in dispatched}
         after = (await self._store.jobs_by_id(before)).values()
         unbegun = [row for row in after if _attempt(row) == _attempt(before[row.job_id])]
-        await self.release([(row.job_id, max(row.attempt, 1)) for row in unbegun if row.state.terminal])
-        again = [row for row in unbegun if row.state in WAITING_STATES]
+        over = [row for row in unbegun if row.state.terminal or row.is_replaced]
+        await self.release([(row.job_id, max(row.attempt, 1)) for row in over])
+        again = [row for row in unbegun if row.state in WAITING_STATES and not row.is_replaced]
         return dispatched | (await self._publish(again) if again else set[UUID]())
 
     async def _publish(self, rows: Sequence[JobRow]) -> set[UUID]:

@@ -107,6 +107,7 @@ def takes_turns(row: JobRow) -> bool:
 
 def still_waits(row: JobRow, waiter: GateWaiter, now: datetime) -> bool:
     """True if a job waits as its waiter says, or is due: an earlier wait may have left the waiter."""
-    is_over = row.state not in WAITING_STATES or (row.deadline_at is not None and row.deadline_at <= now)
+    is_over = row.state not in WAITING_STATES or row.is_replaced
+    is_over |= row.deadline_at is not None and row.deadline_at <= now
     is_due = row.due_at is not None and row.due_at <= now
     return not is_over and (is_due or row.due_at == waiter.since)

@@ -19,6 +19,7 @@ from warrener_store.jobs.rows import (
     JobRow,
     row_from_fields,
 )
+from warrener_store.jobs.unique import UniqueKeyRow
 from warrener_store.jobs.views import (
     END_REASON,
     CancelledTree,
@@ -44,6 +45,7 @@ MOSTLY_ONE = frozenset(
 )
 """The columns of a new job that hold one value in nearly every batch: PostgreSQL's `insert_jobs` takes it
 once."""
+UNIQUE_KEYS = mapping.RowMapper(UniqueKeyRow)
 _STATES = {state.value: state for state in JobState}
 _GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
 
@@ -118,6 +120,7 @@ SUCCEEDED_COLUMNS = (
 """The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
 WORDS = {
     "job": JOB,
+    "unique_key": mapping.qualify("held", UNIQUE_KEYS.columns),
     "succeeded": mapping.qualify("job", SUCCEEDED_COLUMNS),
     "of_end": f"1, {len(END_REASON)}) = '{END_REASON}'",
 }

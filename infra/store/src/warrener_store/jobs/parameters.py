@@ -11,9 +11,15 @@ from types import MappingProxyType
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, MOSTLY_ONE
 from warrener_store.jobs.rows import STATE_FIELDS, JobRow
+from warrener_store.jobs.unique import UniqueKeyRow
 from warrener_store.mapping import RowMapper, SqlColumn
 
 _NEW = RowMapper(JobRow, JOB_COLUMNS).sql_columns
+_UNIQUE_KEY = (
+    *RowMapper(UniqueKeyRow).sql_columns,
+    SqlColumn("waiting", "uuid", nullable=True),
+    SqlColumn("reason", "text", nullable=True),
+)
 _KEY = (SqlColumn("job_id", "uuid", nullable=False), SqlColumn("held", "integer", nullable=False))
 _STATE = (
     *RowMapper(JobRow, STATE_FIELDS).sql_columns,
@@ -37,6 +43,10 @@ def _postgres_words() -> dict[str, str]:
         "{new_columns}": _names(_NEW),
         "{new_values}": ", ".join(values),
         "{new_arrays}": ", ".join(new.values()),
+        "{new_holders}": f"${len(_NEW) + 1}::uuid[]",
+        "{unique_columns}": _names(_UNIQUE_KEY),
+        "{unique_arrays}": ", ".join(_arrays(_UNIQUE_KEY, behind=len(_NEW) + 1).values()),
+        "{unique_at}": f"${len(_NEW) + len(_UNIQUE_KEY) + 2}::timestamptz",
         "{saved_columns}": _names((*_KEY, *_STATE)),
         "{saved_changes}": ", ".join(changes),
         "{saved_arrays}": ", ".join(saved.values()),

@@ -9,6 +9,7 @@ from warrener_store.batches import to_columns
 from warrener_store.databases.session import Rows
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import escape
+from warrener_store.errors import StoreRefused
 from warrener_store.jobs.batch_columns import jobs_to_arrays, saves_to_arrays, successes_to_arrays
 from warrener_store.jobs.batches import (
     ExistingJobs,
@@ -20,10 +21,11 @@ from warrener_store.jobs.batches import (
     stored_keys,
     unique_rows,
 )
-from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, job_from_row, succeeded_from_rows
+from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, UNIQUE_KEYS, job_from_row, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import MAX_HELD, MAX_WATCHERS
 from warrener_store.jobs.store import JobStore
+from warrener_store.jobs.unique import KeyPlan, key_of, plan_inserts, sorted_inserts
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import POSTGRES_CODEC
 
@@ -31,9 +33,7 @@ from warrener_store.mapping import POSTGRES_CODEC
 class PostgresJobs(JobStore):
     """Jobs, for any number of tasks, processes and hosts at once."""
 
-    async def insert_jobs(
-        self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
-    ) -> list[Inserted]:
+    async def _insert_jobs(self, rows: Sequence[JobRow], without_keys: Collection[UUID]) -> list[Inserted]:
         if without_keys:
             await self._change("release_keys", sorted(set(without_keys)))
         answers = await self._repeats_of_bare_keys(rows)
@@ -53,9 +53,51 @@ class PostgresJobs(JobStore):
 
     async def _insert(self, rows: Sequence[JobRow]) -> set[UUID]:
         """The ids of the rows that are new."""
-        inserted = await self._change("insert_jobs", *jobs_to_arrays(rows))
-        count, ids = inserted[0]
-        return {row.job_id for row in rows} if count == len(rows) else set(ids or ())
+        return _inserted_ids(rows, await self._change("insert_jobs", *jobs_to_arrays(rows)))
+
+    async def _insert_unique(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        answers: dict[int, Inserted] = {}
+        was_refused = False
+        while left := {place: row for place, row in enumerate(rows) if place not in answers}:
+            # More than one round if another scheduler has taken a key that was read as free. Keys first: if
+            # one of these rows is inserted behind that, its key is another job's, and nothing is written.
+            keys = self._names({key for row in left.values() if (key := key_of(row)) is not None})
+            held = self._holders(await self._query("held_unique_keys", keys))
+            existing = ExistingJobs.of(await self._held(left.values()))
+            plans = plan_inserts(left, existing, held)
+            try:
+                new = await self._insert_planned(plans)
+            except StoreRefused:  # a row has the idempotency key of another that was inserted meanwhile
+                if was_refused:
+                    raise
+                was_refused = True
+                continue
+            for plan in plans:
+                if plan.holder is None or plan.holder.job_id in new:
+                    answers |= plan.answers
+        return [answers[place] for place in range(len(rows))]
+
+    async def _insert_planned(self, plans: Sequence[KeyPlan]) -> set[UUID]:
+        """The ids of the rows that are new: of a plan all, or none if its key or its waiting job has
+        changed."""
+        inserts = sorted_inserts(plans)
+        if not inserts:
+            return set()
+        rows = [row for row, _ in inserts]
+        ended = {plan.key: plan.replacement or (None, None) for plan in plans}
+        taken = [row for plan in plans if (row := plan.row) is not None]
+        columns = (
+            (*UNIQUE_KEYS.to_row(row, POSTGRES_CODEC), *ended[row.unique_key])
+            for row in sorted(taken, key=lambda row: row.unique_key)
+        )
+        found = await self._change(
+            "insert_unique_jobs",
+            *jobs_to_arrays(rows),
+            [holder for _, holder in inserts],
+            *to_columns(len(UNIQUE_KEYS.columns) + 2, columns),
+            max(row.updated_at for row in rows),
+        )
+        return _inserted_ids(rows, found)
 
     async def _repeats_of_bare_keys(self, rows: Sequence[JobRow]) -> dict[int, Inserted]:
         """The answers for rows whose key an earlier version has stored without a scope: no unique index keeps
@@ -122,6 +164,11 @@ class PostgresJobs(JobStore):
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         columns = to_columns(2, ((job_id, escape(address)) for job_id, address in watchers))
         return {row[0] for row in await self._change("add_watchers", *columns, MAX_WATCHERS)}
+
+
+def _inserted_ids(rows: Sequence[JobRow], found: Rows) -> set[UUID]:
+    count, ids = found[0]
+    return {row.job_id for row in rows} if count == len(rows) else set(ids or ())
 
 
 def _oldest_first(found: Rows) -> list[JobRow]:

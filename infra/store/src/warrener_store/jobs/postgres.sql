@@ -26,6 +26,59 @@ counted AS (
 )
 SELECT count(*), CASE WHEN count(*) < cardinality($1::uuid[]) THEN array_agg(job_id) END FROM fresh
 
+-- name: insert_unique_jobs
+-- Insert jobs whose unique keys are free, or held by the jobs that were read; return as insert_jobs does. Each of the new
+-- jobs names the job that must get the key for it. A job that is to be replaced must still wait.
+WITH found AS (
+  SELECT locked.job_id, batch.reason
+  FROM (
+    SELECT waiting, reason FROM unnest({unique_arrays}) AS one ({unique_columns}) WHERE waiting IS NOT NULL ORDER BY waiting
+  ) AS batch
+  CROSS JOIN LATERAL (
+    SELECT job.job_id
+    FROM warrener_jobs AS job
+    WHERE
+      job.job_id = batch.waiting AND (job.state = 'waiting') IS TRUE AND job.attempt = 0 AND job.cancel_reason IS NULL
+    FOR NO KEY UPDATE
+  ) AS locked
+),
+replaced AS (
+  UPDATE warrener_jobs AS job
+  SET cancel_reason = found.reason, wake_at = {unique_at}, updated_at = {unique_at}, version = job.version + 1
+  FROM found
+  WHERE job.job_id = ANY (ARRAY[found.job_id])
+  RETURNING job.job_id
+),
+taken AS (
+  INSERT INTO warrener_unique_keys AS held (unique_key, job_id, previous, replaced, since)
+  SELECT batch.unique_key, batch.job_id, batch.previous, batch.replaced, batch.since
+  FROM unnest({unique_arrays}) AS batch ({unique_columns})
+  WHERE batch.waiting IS NULL OR (batch.waiting IN (SELECT replaced.job_id FROM replaced)) IS TRUE
+  ORDER BY batch.unique_key
+  {put_again_unique_key}
+  RETURNING job_id
+),
+fresh AS (
+  INSERT INTO warrener_jobs ({new_columns}, deadline_wake_at)
+  SELECT
+    {new_values},
+    CASE WHEN finished_at IS NULL THEN deadline_at END
+  FROM unnest({new_arrays}, {new_holders}) AS new_job ({new_columns}, holder_id)
+  WHERE (holder_id IN (SELECT taken.job_id FROM taken)) IS TRUE
+  ON CONFLICT DO NOTHING
+  RETURNING job_id, job_type, queue, state
+),
+counted AS (
+  -- After all rows are locked and in one order, so that two batches cannot wait for each other.
+  INSERT INTO warrener_job_counts AS held (job_type, queue, state, slot, jobs)
+  SELECT job_type, queue, state, pg_backend_pid() % 16, count(*)
+  FROM fresh
+  GROUP BY job_type, queue, state
+  ORDER BY job_type, queue, state
+  ON CONFLICT (job_type, queue, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+)
+SELECT count(*), CASE WHEN count(*) < cardinality($1::uuid[]) THEN array_agg(job_id) END FROM fresh
+
 -- name: jobs_by_id
 -- The jobs of these ids.
 SELECT {job}

@@ -11,6 +11,7 @@ from uuid import UUID
 from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.unique import OnRepeat
 from warrener_store.encoding import escape
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ KEY_SCOPE = "\x1a:"
 """Stands between a stored idempotency key and its scope, and in no escaped text: a key without it was stored
 by an earlier version, which knew no scopes."""
 SCOPE_DIGITS = 24
+FOLLOWS = "as job "
+"""The beginning of the `ending_reason` of a child job that another job stands for; its id follows."""
 
 
 @lru_cache(maxsize=4096)
@@ -85,7 +88,7 @@ class JobRow:
     watchers: tuple[str, ...] = ()  # reply addresses
     cancel_reason: str | None = None  # set: its cancellation was requested
     ending: JobState | None = None  # of a suspended job: how it ends once its calls are undone
-    ending_reason: str | None = None  # without `ending`: of a held job
+    ending_reason: str | None = None  # without `ending`: of a held job, or one that another stands for
     due_at: datetime | None = None  # when the current wait is over
     wake_at: datetime | None = None
     dispatched_at: datetime | None = None
@@ -110,6 +113,20 @@ class JobRow:
     def is_held(self) -> bool:
         """True if a workflow has failed and waits for an operator: no turn begins, and nothing is undone."""
         return self.state is JobState.SUSPENDED and self.ending is None and self.ending_reason is not None
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if another job has replaced this one while it waited: it is never dispatched, and is about to
+        be cancelled."""
+        return self.state is JobState.WAITING and self.cancel_reason is not None
+
+    @property
+    def leader(self) -> UUID | None:
+        """The job that stands for this one, which waits for its end and is never dispatched."""
+        reason = self.ending_reason
+        if self.state is not JobState.WAITING or reason is None or not reason.startswith(FOLLOWS):
+            return None
+        return UUID(reason.removeprefix(FOLLOWS))
 
     @property
     def timeout(self) -> timedelta:
@@ -263,10 +280,13 @@ class AttemptRow:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Inserted:
-    """The result of inserting one job. `row` is the job that the store holds now under its id or its key."""
+    """The result of inserting one job. `row` is the job that the store holds now under its id or its key.
+
+    `repeat`: set if `row` holds the unique key of the job that was to be inserted, by whose policy."""
 
     row: JobRow
-    new: bool  # False: a job by this id, or with this idempotency key, was there before
+    new: bool  # False: a job by this id, or with this idempotency key or unique key, was there before
+    repeat: OnRepeat | None = None
 
 
 @frozen_dataclass(frozen=True, slots=True)

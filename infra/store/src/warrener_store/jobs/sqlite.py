@@ -1,18 +1,19 @@
 """Jobs in a SQLite file: each batch is one transaction."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.databases.transaction import TransactionalSession
+from warrener_store.databases.transaction import TransactionalSession, WriteTransaction
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import encode
-from warrener_store.jobs import batches
+from warrener_store.jobs import batches, unique
 from warrener_store.jobs.batch_columns import jobs_to_columns, saves_to_rows, successes_to_rows
-from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, succeeded_from_rows
+from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, UNIQUE_KEYS, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import MAX_HELD, merge_watchers
 from warrener_store.jobs.store import JobStore
@@ -26,9 +27,7 @@ _ID, _TYPE, _QUEUE, _STATE = map(JOB_COLUMNS.index, ("job_id", "job_type", "queu
 class SqliteJobs(JobStore, TransactionalSession):
     """Jobs, for any number of tasks and processes of one host."""
 
-    async def insert_jobs(
-        self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
-    ) -> list[Inserted]:
+    async def _insert_jobs(self, rows: Sequence[JobRow], without_keys: Collection[UUID]) -> list[Inserted]:
         if not rows and not without_keys:
             return []
         requested = list(zip(*jobs_to_columns(rows, SQLITE_CODEC), strict=True))
@@ -40,11 +39,27 @@ class SqliteJobs(JobStore, TransactionalSession):
             held = await transaction.query("jobs_by_id_or_key", ids, keys)
             answers = batches.resolve_in_order(rows, batches.ExistingJobs.of(self._jobs(held)))
             new = [values for values, answer in zip(requested, answers, strict=True) if answer.new]
-            await transaction.run("insert_job", new)
-            await transaction.count(
-                Counter((values[_TYPE], values[_QUEUE], values[_STATE]) for values in new)
-            )
+            await _insert(transaction, new)
         return answers
+
+    async def _insert_unique(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        ids, keys = encode([str(row.job_id) for row in rows]), encode(batches.stored_keys(rows))
+        unique_keys = self._names({key for row in rows if (key := unique.key_of(row)) is not None})
+        async with self._writing() as transaction:
+            existing = batches.ExistingJobs.of(
+                self._jobs(await transaction.query("jobs_by_id_or_key", ids, keys))
+            )
+            held = self._holders(await transaction.query("held_unique_keys", unique_keys))
+            plans = unique.plan_inserts(dict(enumerate(rows)), existing, held)
+            ended = [one.replacement for one in plans if one.replacement is not None]
+            moment = _text(max(row.updated_at for row in rows))
+            await transaction.run("cancel_waiting", ((str(one.job_id), one.reason, moment) for one in ended))
+            new = [row for row, _ in unique.sorted_inserts(plans)]
+            await _insert(transaction, zip(*jobs_to_columns(new, SQLITE_CODEC), strict=True))
+            taken = [UNIQUE_KEYS.to_row(one.row, SQLITE_CODEC) for one in plans if one.row is not None]
+            await transaction.run("put_unique_key", taken)
+        answers = {place: answer for one in plans for place, answer in one.answers.items()}
+        return [answers[place] for place in range(len(rows))]
 
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
         batch = batches.group_saves(saves)
@@ -128,3 +143,10 @@ class SqliteJobs(JobStore, TransactionalSession):
             )
             await transaction.run("set_watchers", watched)
         return {UUID(row[0]) for row in live}
+
+
+async def _insert(transaction: WriteTransaction, rows: Iterable[tuple[Any, ...]]) -> None:
+    """Insert the jobs of these columns, and count them."""
+    new = list(rows)
+    await transaction.run("insert_job", new)
+    await transaction.count(Counter((values[_TYPE], values[_QUEUE], values[_STATE]) for values in new))

@@ -7,6 +7,15 @@ VALUES (
   CASE WHEN {new.finished_at} IS NULL THEN {new.deadline_at} END
 )
 
+-- name: cancel_waiting
+-- Note that a job was replaced while it waited.
+UPDATE warrener_jobs SET cancel_reason = ?2, wake_at = ?3, updated_at = ?3, version = version + 1 WHERE job_id = ?1
+
+-- name: put_unique_key
+-- Give a unique key to a job.
+INSERT INTO warrener_unique_keys AS held (unique_key, job_id, previous, replaced, since) VALUES (?1, ?2, ?3, ?4, ?5)
+{put_again_unique_key}
+
 -- name: jobs_by_id
 -- The jobs of these ids.
 SELECT {job}

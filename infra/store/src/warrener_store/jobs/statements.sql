@@ -258,3 +258,20 @@ WITH RECURSIVE sources AS (
   WHERE sources.source IS NOT NULL
 )
 SELECT source FROM sources WHERE source IS NOT NULL LIMIT $1
+
+-- name: held_unique_keys
+-- These unique keys, with the jobs that hold them.
+SELECT {job}, {unique_key}
+FROM warrener_unique_keys AS held
+JOIN warrener_jobs AS job ON job.job_id = held.job_id
+WHERE held.unique_key = ANY($1::text[])
+
+-- name: unique_key_of
+-- The unique key that a job holds.
+SELECT {unique_key} FROM warrener_unique_keys AS held WHERE held.job_id = $1
+
+-- name: put_again_unique_key
+-- Only the job that was read is followed: another one may have got the key meanwhile.
+ON CONFLICT (unique_key) DO UPDATE SET
+  job_id = excluded.job_id, previous = excluded.previous, replaced = excluded.replaced, since = excluded.since
+WHERE held.job_id = excluded.previous

@@ -16,7 +16,15 @@ from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import decode, escape, unescape
 from warrener_store.jobs import columns, views
-from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
+from warrener_store.jobs.columns import (
+    ATTEMPTS,
+    CANCELLED_TREES,
+    CHECKPOINTS,
+    CHILD_JOBS,
+    JOB_COLUMNS,
+    UNIQUE_KEYS,
+    job_from_row,
+)
 from warrener_store.jobs.job_search import MIN_LENGTH, id_part, is_named
 from warrener_store.jobs.list_query import JobPosition, job_list_query, position_of
 from warrener_store.jobs.rows import (
@@ -30,6 +38,7 @@ from warrener_store.jobs.rows import (
     StateCount,
 )
 from warrener_store.jobs.rules import CANCEL_MARK
+from warrener_store.jobs.unique import UniqueKeyRow
 from warrener_store.mapping import RowMapper, encode_text
 
 _STATE_COUNTS = RowMapper(StateCount)
@@ -101,8 +110,21 @@ class JobLists(SqlSession):
         """The number of jobs of each type in each queue and state, counted as jobs change."""
         return await self._rows(_STATE_COUNTS, "count_jobs")
 
+    async def unique_key_of(self, job_id: UUID) -> UniqueKeyRow | None:
+        """The unique key that a job holds, or was the last to hold."""
+        rows = await self._rows(UNIQUE_KEYS, "unique_key_of", self.codec.encode_id(job_id))
+        return rows[0] if rows else None
+
     def _jobs(self, found: Rows) -> list[JobRow]:
         return [job_from_row(values, self.codec) for values in found]
+
+    def _holders(self, found: Rows) -> list[tuple[UniqueKeyRow, JobRow]]:
+        """The rows of `held_unique_keys`."""
+        width = len(JOB_COLUMNS)
+        return [
+            (UNIQUE_KEYS.from_row(values[width:], self.codec), job_from_row(values, self.codec))
+            for values in map(tuple, found)
+        ]
 
 
 class JobWriter(SqlSession):
@@ -112,7 +134,6 @@ class JobWriter(SqlSession):
     that was decided on an older row is not applied.
     """
 
-    @abstractmethod
     async def insert_jobs(
         self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
     ) -> list[Inserted]:
@@ -120,8 +141,24 @@ class JobWriter(SqlSession):
         answer for each row, in order.
 
         Two rows of one batch may be the same job: the first is inserted. Those of `without_keys` that are
-        over lose their idempotency keys first.
+        over lose their idempotency keys first. A job with a unique key is inserted in the transaction that
+        gives it the key; if the policy of its type says so, a waiting job that had it is cancelled there: it
+        is due, and is never dispatched.
         """
+        unique = [row for row in rows if row.policy.unique is not None]
+        if not unique:
+            return await self._insert_jobs(rows, without_keys)
+        plain = await self._insert_jobs([row for row in rows if row.policy.unique is None], without_keys)
+        answers = iter(plain), iter(await self._insert_unique(unique))
+        return [next(answers[row.policy.unique is not None]) for row in rows]
+
+    @abstractmethod
+    async def _insert_jobs(self, rows: Sequence[JobRow], without_keys: Collection[UUID]) -> list[Inserted]:
+        """Insert jobs without unique keys."""
+
+    @abstractmethod
+    async def _insert_unique(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        """Insert jobs with unique keys."""
 
     @abstractmethod
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:

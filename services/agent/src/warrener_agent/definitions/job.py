@@ -19,6 +19,7 @@ from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.events import JobTypeDeclaration
 from warrener_contracts.gates import find_limit_mistake
 from warrener_contracts.policy import MAX_LIMITS, Backoff, Guarantee, JobPolicy, Limit, OnFailure, RetryRule
+from warrener_contracts.unique import Unique, find_unique_mistake
 
 Errors = tuple[type[BaseException] | str, ...]
 """Exception classes (and what derives from them), or their names, in which `*` is any run of characters."""
@@ -67,6 +68,7 @@ class JobOptions(IsolationOptions, total=False):
     dispatch_batch: int
     public: bool
     gates: Limit | Sequence[Limit]
+    unique: Unique
     depends_on: str | Sequence[str]
     breaker: BreakerPolicy | bool
     encrypted: bool
@@ -178,6 +180,12 @@ def _policy(
     policy = JobPolicy.model_validate(parts)
     if mistake := find_limit_mistake(policy.gates, signature.required):
         raise JobDefinitionError(f"{name}: key of a limit: {mistake}")
+    if mistake := find_unique_mistake(policy.unique, signature.required):
+        raise JobDefinitionError(f"{name}: key of unique: {mistake}")
+    if policy.unique is not None and policy.encrypted:
+        raise JobDefinitionError(
+            f"{name}: expected no unique with encrypted: nobody can compare its arguments"
+        )
     return policy
 
 

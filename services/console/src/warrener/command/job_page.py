@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from warrener.explanations.explanation import UNIQUE
 from warrener.explanations.facts import attempts_text
 from warrener.render.explanation import cause_text
 from warrener.render.jobs import id_text, job_retries_text, outcome_text, state_text
@@ -83,6 +84,9 @@ def _facts(row: "JobDetails", now: datetime) -> Iterable[tuple[str, RenderableTy
         "progress": None if row.progress is None else f"{row.progress:.0%} {row.progress_note or ''}",
         "cancel": row.cancel_reason,
         "end": None if row.ending_reason == row.cancel_reason else row.ending_reason,
+        "unique": next(
+            (one.removeprefix(UNIQUE) for one in row.explanation.notes if one.startswith(UNIQUE)), None
+        ),
         "key": row.idempotency_key,
         "parent": None if row.parent_id is None else id_text(row.parent_id),
         "trace": row.trace_id,

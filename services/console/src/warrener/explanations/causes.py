@@ -57,6 +57,7 @@ class Cause(StrEnum):
     CLOCK_SKEW = "clock_skew", "time", BLOCKED, "Let NTP set that clock; a scheduler dispatches the job"
     BREAKER_OPEN = "breaker_open", "breakers"
     LIMIT = "limit", "limit", WAITING
+    STOOD_FOR = "stood_for", "unique key", WAITING, "It ends as that one does"
     DEADLINE_BEFORE_START = "deadline_before_start", "deadline"
     RETRY_WAIT = "retry_wait", "retry", WAITING
     SNOOZED = "snoozed", "retry", WAITING

@@ -7,6 +7,8 @@ from datetime import datetime
 from warrener.explanations.causes import Cause, StepStatus
 from warrener.explanations.facts import SystemFacts
 
+UNIQUE = "unique: "  # the beginning of the note about a job's unique key
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

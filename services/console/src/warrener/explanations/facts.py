@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the facts of one subject need no rows of another
     from warrener_store.dead_letters.rows import DeadLetter
     from warrener_store.gates.rows import GateRoom, Slot
     from warrener_store.jobs.rows import AttemptRow, JobRow
+    from warrener_store.jobs.unique import UniqueKeyRow
     from warrener_store.parked.rows import ParkedMessage
     from warrener_store.schedules.rows import ScheduleRow, TickRow
     from warrener_store.workflows.rows import TurnRow
@@ -122,6 +123,7 @@ class JobFacts:
     settled: frozenset[UUID] = frozenset()  # the dead ones of these whose dead letters need nobody any longer
     signals: tuple[SentSignal, ...] = ()  # that were sent to it
     limit: LimitFacts | None = None  # None: it waits before no gate
+    unique_key: "UniqueKeyRow | None" = None  # that it holds, or was the last to hold
     parent: "JobRow | None" = None
     parent_call: "Call | None" = None  # the call by which its parent, a workflow, waits for it
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from warrener.explanations import delivery
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Walk
+from warrener.explanations.explanation import UNIQUE, Explanation, Walk
 from warrener.explanations.facts import (
     MAX_SKEW,
     JobFacts,
@@ -32,9 +32,11 @@ from warrener_contracts.events import ErrorKind
 from warrener_contracts.retryability import CODE_CHANGED, is_unknown_job_type
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH, RETURN
+from warrener_contracts.unique import OnRepeat
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.jobs.rules import chosen_by_rule
+from warrener_store.jobs.unique import is_held
 
 _MAX_CHOICES = 3  # of retry rules that are noted, the last ones
 _MAX_HOLDERS = 3  # of a limit's slots that are named
@@ -49,6 +51,7 @@ def explain_job(facts: JobFacts, parked_child: Explanation | None = None) -> Exp
     walk.passed("request", f"accepted {ago(row.accepted_at, now)}, from {row.source}")
     if facts.schedule is not None:
         walk.passed("schedule", f"requested by a tick of {facts.schedule}")
+    _note_unique(walk, facts)
     note_signals(walk, facts)
     if row.state.terminal:
         return explain_undos(facts, explain_ended(walk, facts))
@@ -87,6 +90,29 @@ def _explain_live(walk: Walk, facts: JobFacts, parked_child: Explanation | None)
             return _queued(walk, facts) if row.dispatched_at is not None else _unpublished(walk, facts)
 
 
+_REPEATS = {
+    OnRepeat.REJECT: "is rejected",
+    OnRepeat.FIRST: "is answered as this job",
+    OnRepeat.REPLACE: "replaces this job while it waits, and is rejected afterwards",
+}
+
+
+def _note_unique(walk: Walk, facts: JobFacts) -> None:
+    """Note the job that it has replaced, and the answer to further requests. The key is not quoted: it
+    consists of arguments."""
+    row, found = facts.row, facts.unique_key
+    unique = row.policy.unique
+    if unique is None or found is None:
+        return
+    parts: list[str] = []
+    if found.replaced is not None:
+        parts.append(f"it has replaced job {found.replaced}; the first one came {ago(found.since, walk.now)}")
+    if is_held(row, unique, walk.now):
+        parts.append(f"a further request {_REPEATS[unique.repeat]}")
+    if parts:
+        walk.note(f"{UNIQUE}{'; '.join(parts)}")
+
+
 # -- before the first attempt --------------------------------------------------------------------------------
 
 
@@ -94,7 +120,8 @@ def _waiting(walk: Walk, facts: JobFacts) -> Explanation:
     row = facts.row
     due = row.due_at or row.accepted_at
     return (
-        _deadline_before(walk, row, due)
+        _of_other(walk, row)
+        or _deadline_before(walk, row, due)
         or _held(walk, row)
         or _due_later(walk, row, due)
         or _limited(walk, facts.limit)
@@ -102,6 +129,18 @@ def _waiting(walk: Walk, facts: JobFacts) -> Explanation:
         or around.check_scheduler(walk, "dispatches the job", due)
         or _not_dispatched(walk, due)
     )
+
+
+def _of_other(walk: Walk, row: JobRow) -> Explanation | None:
+    """End the walk if another job has replaced this one, or stands for it."""
+    if row.leader is not None:
+        sentence = f"Job {row.leader} with the same unique key stands for it"
+        return walk.end(Cause.STOOD_FOR, sentence, show_job(row.leader), since=row.accepted_at)
+    if not row.is_replaced:
+        return None
+    sentence, then = "The job was replaced, and is not dispatched", "A supervisor cancels it within seconds"
+    detail = row.cancel_reason or ""
+    return walk.end(Cause.CANCEL_REQUESTED, sentence, detail=detail, since=row.updated_at, next=then)
 
 
 def _deadline_before(walk: Walk, row: JobRow, due: datetime) -> Explanation | None:

@@ -12,6 +12,7 @@ from warrener.render.times import ago, span
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetterState
 from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.unique import replaced_by
 
 _AGENT_TIMEOUT = timedelta(seconds=8)  # silence after which a supervisor takes an agent for lost, by default
 
@@ -92,7 +93,9 @@ def explain_ended(walk: Walk, job: facts.JobFacts) -> Explanation:
             cause = Cause.EXPIRED
         case _:
             cause, sentence = Cause.EXPIRED, "Expired: its deadline passed before it could succeed"
-    return walk.end(cause, sentence, detail=reason, since=row.finished_at)
+    new = replaced_by(reason)
+    remedies = () if new is None else (show_job(new),)
+    return walk.end(cause, sentence, *remedies, detail=reason, since=row.finished_at)
 
 
 def _dead(walk: Walk, job: facts.JobFacts) -> Explanation:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a list of one kind of row needs no other kind
 
     from warrener_contracts.events import Call
     from warrener_contracts.policy import Backoff, JobPolicy, Limit, RetryRule
+    from warrener_contracts.unique import Unique
     from warrener_store.jobs.rows import JobRow
     from warrener_store.workflows.rows import TurnRow
 
@@ -93,6 +94,13 @@ def limit_text(limit: "Limit") -> str:
     """`5 at once of each {{ arguments.tenant }}`, or `5 at once in pool crm`."""
     shared = f" in pool {limit.pool}" if limit.pool else f" in its {limit.per}" if limit.per else ""
     return f"{limit.slots} at once{f' of each {limit.key}' if limit.key else ''}{shared}"
+
+
+def unique_text(unique: "Unique") -> str:
+    """`one of each {{ arguments.index }} until dispatched, for at least 1 h; a further one: replace`."""
+    each = f" of each {unique.key}" if unique.key else " of equal arguments"
+    window = "" if unique.window is None else f", for at least {_span(unique.window)}"
+    return f"one{each} until {unique.until}{window}; a further one: {unique.repeat}"
 
 
 def limits_text(row: "JobRow") -> str:

@@ -23,10 +23,11 @@ from warrener_contracts.private_payloads import are_encrypted, encrypted_key
 from warrener_contracts.retryability import REQUEST_REJECTED
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.templates import TemplateError
+from warrener_contracts.unique import OnRepeat, unique_key
 from warrener_scheduler.rejections import Rejected
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.gates.rows import encode_gates
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import FOLLOWS, JobRow, evolve
 from warrener_store.workflows.rows import MemberOf
 
 _QUEUE = "default"
@@ -96,7 +97,7 @@ def decide(
     try:
         return Accepted(_row(event, known.row, now))
     except TemplateError as error:
-        return Rejected(Reason.BAD_ARGUMENTS, f"key of a limit: {error}")
+        return Rejected(Reason.BAD_ARGUMENTS, f"key of a limit, or of unique: {error}")
 
 
 def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected:
@@ -126,6 +127,18 @@ def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected
     return Duplicate(row, dispatch=published)  # supervisors publish the unpublished ones
 
 
+def classify_repeat(event: JobRequested, holder: JobRow, repeat: OnRepeat) -> Duplicate | Rejected:
+    """Decide about `event`, whose unique key `holder` has."""
+    if repeat is OnRepeat.FIRST:
+        return Duplicate(holder, dispatch=False, instead_of=job_id_for(event))
+    begun = " and cannot be replaced any longer" if repeat is OnRepeat.REPLACE else ""
+    detail = (
+        f"expected no other job of {event.data.job_type} with its unique key, got {holder.job_id}, which is "
+        f"{holder.state}{begun}: request it again later"
+    )
+    return Rejected(Reason.CONFLICTING_REPEAT, detail, parks=False)
+
+
 def _is_same_work(arguments: JsonObject, earlier: JsonObject) -> bool:
     """True if a repeat of a key requests what its job does. When it is to run may have moved meanwhile.
 
@@ -138,12 +151,24 @@ def _is_same_work(arguments: JsonObject, earlier: JsonObject) -> bool:
 
 def rejected_row(event: JobRequested, rejected: Rejected, now: datetime) -> JobRow:
     """Return the row of a child job whose request was rejected: its parent may wait for an end of it."""
-    data = event.data
     error = ErrorInfo(kind=ErrorKind.ERROR, type=REQUEST_REJECTED, message=rejected.public, retryable=False)
+    row = _child_row(event, now)
+    queue = _QUEUE if rejected.reason is Reason.BAD_FIELDS else row.queue
+    return evolve(row, queue=queue, state=JobState.DEAD, error=error, finished_at=now)
+
+
+def follower_row(event: JobRequested, leader: UUID, now: datetime) -> JobRow:
+    """Return the row of a child job that another job stands for: it ends as that does, for its parent."""
+    return evolve(_child_row(event, now), ending_reason=f"{FOLLOWS}{leader}", wake_at=now)
+
+
+def _child_row(event: JobRequested, now: datetime) -> JobRow:
+    """Return the row of a child job that no agent will run."""
+    data = event.data
     return JobRow(
         job_id=job_id_for(event),
         job_type=data.job_type,
-        queue=_QUEUE if rejected.reason is Reason.BAD_FIELDS else data.queue or _QUEUE,
+        queue=data.queue or _QUEUE,
         arguments={},  # the store may have refused them
         guarantee=Guarantee.IDEMPOTENT,
         policy=JobPolicy(),
@@ -154,9 +179,7 @@ def rejected_row(event: JobRequested, rejected: Rejected, now: datetime) -> JobR
         tracestate=event.tracestate,
         requested_at=event.time or now,
         accepted_at=now,
-        state=JobState.DEAD,
-        error=error,
-        finished_at=now,
+        state=JobState.WAITING,
         updated_at=now,
     )
 
@@ -181,6 +204,11 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
     data = event.data
     policy = data.policy.apply_to(job_type.policy) if data.policy else job_type.policy
     due_at, deadline_at = _due_at(data, now), _deadline_at(data, now)
+    if policy.unique is not None:
+        unique_key(data.job_type, policy.unique, data.arguments)  # raises TemplateError: the store needs it
+        if encrypted_key(data.arguments) is not None:
+            raise TemplateError("expected plain arguments, got encrypted ones, which nobody can compare")
+        due_at = max(due_at, now + policy.unique.wait)
     # A job whose deadline has passed gets no attempt, and the supervisor ends it.
     waits = due_at > now or (deadline_at is not None and deadline_at <= now)
     queue = data.queue or job_type.queue

@@ -11,7 +11,7 @@ from warrener.operations.job_type import JobTypeQuery, read_job_type
 from warrener.operations.job_types import DeploySummary, JobTypesQuery, list_job_types, policy_of
 from warrener.operations.overview import Need, NeedKind, NeedSubject, OverviewQuery, read_overview
 from warrener.operations.series import SeriesPoint
-from warrener.render.jobs import limit_text, rule_text
+from warrener.render.jobs import limit_text, rule_text, unique_text
 from warrener.web.charts.over_time import DeployMark, TimeBucket, draw_throughput, draw_trend
 from warrener.web.page import PageRequest, View, page
 
@@ -69,6 +69,7 @@ async def show_job_type(request: PageRequest) -> View:
     if declared is not None:
         policy |= {"retry_rules": [*map(rule_text, declared.retry_rules)]}
         policy |= {"gates": [], "limits": [*map(limit_text, declared.gates)]}
+        policy |= {"unique": declared.unique and unique_text(declared.unique)}
     context = {
         "one": found,
         "trend": draw_trend(buckets, title=went, deploys=marks, zone=zone),
