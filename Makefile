@@ -63,7 +63,7 @@ test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WO
 test-times: setup ## Run all tests and write again which files take long: they start first
 	@WARRENER_TEST_TIMES=tests/longest_files.txt $(MAKE) --no-print-directory test
 
-CRASHES := $(addprefix tests/simulation/test_,crash_anywhere.py limits.py retry_rules.py workflows.py)
+CRASHES := $(addprefix tests/simulation/test_,crash_anywhere.py gather.py limits.py retry_rules.py workflows.py)
 .PHONY: test-crashes
 test-crashes: setup ## Strike each service at every call that it makes (make test: at every ninth)
 	@WARRENER_CRASH_STRIDE=1 $(PYTHON) -m pytest $(CRASHES) --numprocesses=2 $(ARGS)

@@ -46,12 +46,12 @@ ABSENT = {
     | {"per"},  # instead of a pool
     "agent.heartbeat.v1": {"trouble", "held"},  # it can handle the messages of its queues, at once
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
-    "attempt.dispatched.v1": {"checkpoint", "journal"},
+    "attempt.dispatched.v1": {"checkpoint", "journal", "pages"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
     # Each call and each answer has the fields of its kind.
     "attempt.suspended.v1": _OF_ERRORS
     | {"job_id", "undo", "detached", "digest", "state", "result", "error", "signal_id", "queue"}
-    | {"size", "stop_after", "members"}
+    | {"size", "stop_after", "members", "page", "by_reference", "source"}
     | {"retry_of"},  # the supervisor's own
     "job.cancel_requested.v1": {"tree"},
     "job.dead.v1": _OF_ERRORS,

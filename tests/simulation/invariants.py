@@ -92,7 +92,7 @@ def _check_effects(world: World, rows: Mapping[UUID, JobRow]) -> None:
     effects = Counter(job_id for job_id, _ in world.ledger.effects)
     for job_id, row in rows.items():
         completed = (entry := world.ledger.entries.get(job_id)) is not None and entry.completion is not None
-        expected = 1 if completed and not _is_workflow(world, row) else 0
+        expected = 1 if completed and not _has_no_effects(world, row) else 0
         assert effects[job_id] == expected, f"I10: {effects[job_id]} effects of {job_id}"
         if row.state is JobState.SUCCEEDED:
             assert completed, f"I2: {job_id} succeeded, and the ledger does not know"
@@ -101,16 +101,16 @@ def _check_effects(world: World, rows: Mapping[UUID, JobRow]) -> None:
             assert row.result == entry.completion.result, f"I2: {job_id} has another result than its attempt"
 
 
-def _is_workflow(world: World, row: JobRow) -> bool:
-    """True if its handler has no effects of its own, and requests child jobs as it goes."""
+def _has_no_effects(world: World, row: JobRow) -> bool:
+    """True if its handler has no effects in the ledger's transaction: a workflow, or one of gathered jobs."""
     definition = world.handlers.definitions.get(row.job_type)
-    return definition is not None and definition.executor == "workflow"
+    return definition is not None and (definition.executor == "workflow" or definition.gather is not None)
 
 
 def _check_families(world: World, rows: Mapping[UUID, JobRow]) -> None:
     """G4: child jobs exist if and only if their parent's completion was recorded."""
     for row in rows.values():
-        if row.parent_id is not None and not _is_workflow(world, rows[row.parent_id]):
+        if row.parent_id is not None and not _has_no_effects(world, rows[row.parent_id]):
             assert world.ledger.entries[row.parent_id].completion is not None
     for job_id, row in rows.items():
         entry = world.ledger.entries.get(job_id)

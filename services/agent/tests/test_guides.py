@@ -1,6 +1,7 @@
 """The Python of the guides declares what the text describes."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from warrener_agent import Agent, Backoff, EarlierAttempt, Fail, History
-from warrener_agent.testing import run, run_workflow
+from warrener_agent.testing import run, run_gathered, run_workflow
 from warrener_contracts.canvas import ChainArguments, GroupArguments
 from warrener_contracts.events import JobRequested
 
@@ -79,8 +80,17 @@ async def test_the_guide_to_checkpoints_continues_where_the_last_attempt_stopped
     assert (trial.result, trial.checkpoints) == (420, [400])
 
 
+async def test_the_guide_to_gathered_jobs_fails_the_one_with_a_bad_address() -> None:
+    post, _ = blocks("run-many-jobs-in-one-call.md")
+    mails = [{"to": to, "subject": "Hello"} for to in ("ada@example.org", "ada")]
+    good, bad = await run_gathered(declared(post, "post"), "mail.send", mails)
+    assert good.succeeded
+    assert bad.error is not None
+    assert (bad.error.message, bad.error.retryable) == ("550 ada", False)
+
+
 def test_the_guide_to_workflows_runs_as_it_describes() -> None:
-    cards, scales, quotes, files, approvals, watchers, *more = blocks("write-a-workflow.md")
+    cards, scales, quotes, imports, approvals, watchers, *more = blocks("write-a-workflow.md")
     trips, contracts, rates, shelves, weather, crates, _ = more
     printed = {"cards.print": "Dear Ada", "cards.post": 8}
     assert run_workflow(declared(cards, "cards"), "cards.send", {"name": "Ada"}, jobs=printed).result == 8
@@ -96,7 +106,7 @@ def test_the_guide_to_workflows_runs_as_it_describes() -> None:
     assert many.result == {"weighed": 2, "failed": 0, "grams": 20}
 
     listed = {"files.list": ["a", "bc"], "files.load": 2}
-    assert run_workflow(declared(files, "files"), "files.import", {"day": "d"}, jobs=listed).result == 4
+    assert run_workflow(declared(imports, "imports"), "files.import", {"day": "d"}, jobs=listed).result == 4
 
     agent = declared(approvals, "approvals")
     ignored = run_workflow(agent, "approvals.decide", {"amount": 1})
@@ -118,8 +128,10 @@ def test_the_guide_to_workflows_runs_as_it_describes() -> None:
     watched.advance("10h")
     assert (watched.generations, watched.published) == (2, {"checks": 121, "failed": 0})
 
-    agent, ends = declared(shelves, "shelves"), {"book": lambda order: order}
-    assert run_workflow(agent, "shelves.book", {"orders": [1, 2]}, steps=ends).result == 3
+    book: dict[str, Callable[[int], int]] = {"book": lambda order: order}
+    assert (
+        run_workflow(declared(shelves, "shelves"), "shelves.book", {"orders": [1, 2]}, steps=book).result == 3
+    )
     reported = run_workflow(declared(weather, "weather"), "weather.report", {"airport": "JFK"})
     assert reported.result == "snow"
 

@@ -22,6 +22,7 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.policy import JobPolicy, Limit
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.unique import OnRepeat, Unique, debounce
+from warrener_store.jobs.views import CancelledTree
 
 HOUR = timedelta(hours=1)
 
@@ -127,6 +128,36 @@ async def test_the_call_of_a_workflow_ends_as_the_job_that_stands_for_it(stage: 
     ended = await load_job(stage.store, job_id(2))
     assert (ended.state, ended.result, ended.attempt) == (JobState.SUCCEEDED, [3], 0)
     assert stage.job_ids() == [job_id(1)]
+
+
+async def test_a_call_for_which_a_parent_of_its_own_stands_has_an_end(stage: Stage) -> None:
+    await declare(stage, repeat="first")
+    await stage.send_requests(request(1))
+    await stage.send_requests(request(2, "between", parent_id=job_id(1)))
+    await stage.send_requests(request(3, parent_id=job_id(2)))
+    await stage.clock.advance(1)
+    ended = await load_job(stage.store, job_id(3))
+    assert (ended.state, ended.error is not None and ended.error.type) == (JobState.DEAD, "Rejected")
+    assert await states(stage, 1, 2) == [JobState.QUEUED, JobState.QUEUED]
+
+
+async def test_a_call_of_a_cancelled_tree_for_which_another_stands_is_cancelled(stage: Stage) -> None:
+    await declare(stage, repeat="first")
+    await stage.send_requests(request(1), request(2, "parent"))
+    parent = await load_job(stage.store, job_id(2))
+    tree = CancelledTree(job_id=job_id(2), reason="enough", cancelled_at=parent.accepted_at)
+    await stage.store.mark_cancelled([tree])
+    await stage.send_requests(request(3, parent_id=job_id(2)))
+    assert job_id(3) in [one.data.job_id for one in stage.all_of(JobCancelRequested)]
+
+
+async def test_a_new_announcement_of_a_limit_counts_for_jobs_that_always_wait(stage: Stage) -> None:
+    await declare(stage, repeat=debounce("5s", longest="1m"), gates=(Limit(5),))
+    await stage.send_requests(request(1))
+    await stage.clock.advance(6)
+    await declare(stage, repeat=debounce("5s", longest="1m"), gates=(Limit(2),))
+    await stage.send_requests(request(2, "b"))
+    assert (await stage.store.gate_rooms(["job/flights.load"]))["job/flights.load"].slots == 2
 
 
 async def test_a_rejected_call_of_a_workflow_has_an_end(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from warrener_agent.agent import Agent
 from warrener_agent.context import JobContext, SyncTransaction
 from warrener_agent.definitions.isolation import Limits, Recycle
+from warrener_agent.definitions.job import Gather
 from warrener_agent.definitions.program import Program
 from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
 from warrener_agent.ledger.port import Transaction
@@ -24,6 +25,7 @@ __all__ = [
     "ChildJobFailed",
     "EarlierAttempt",
     "Fail",
+    "Gather",
     "History",
     "JobContext",
     "JobDefinitionError",

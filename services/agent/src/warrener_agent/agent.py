@@ -86,6 +86,9 @@ class Agent:
           own, with defaults).
         - `dispatch_batch`: maximum of first attempts in one message (default 1). They run at once in one
         slot, and come back together if the agent dies: for short coroutines.
+        - `gather`: `Gather(up_to=100, within="2s")` runs the handler once for several jobs: it takes a list
+          with the arguments of each and returns a list with the result, or the exception, of each. The agents
+          of such a type need a queue of their own for it.
         - `public`: True if its events on `warrener.events` carry results and the texts of errors, for anyone
           who may bind a queue there. Replies to requesters and the store always have both.
         - `gates`: `Limit(5)` has at most five jobs of the type dispatched at once, whatever agents there are,
@@ -126,7 +129,8 @@ class Agent:
         """Serve the job type `name` with the decorated `async def`, a workflow: it calls other jobs by its
         parameter annotated with `Workflow`, and takes no slot while it waits for them.
 
-        The options of a job apply; those of a process, `heartbeat_timeout` and `dispatch_batch` do not.
+        The options of a job apply; those of a process, `heartbeat_timeout`, `dispatch_batch` and `gather` do
+        not.
         `on_failure="hold"`: when it would be dead it waits for an operator, and nothing is undone until then.
 
         Raises JobDefinitionError for a handler that cannot be served.
@@ -234,6 +238,15 @@ class Agent:
                 f"{definition.handler.__module__}.{definition.handler.__qualname__}; give one of them "
                 "another name"
             )
+        for other in self._definitions.values():
+            if other.declaration.queue == definition.declaration.queue and (
+                (other.gather is None) is not (definition.gather is None)
+            ):
+                raise JobDefinitionError(
+                    f"{definition.name}: expected gathered jobs in a queue of their own, got "
+                    f"{other.declaration.queue} for {other.name} too: an agent takes many gathered jobs at "
+                    "once, and would send others back; say queue=..."
+                )
         self._definitions[definition.name] = definition
 
 

@@ -1,11 +1,13 @@
 """Attempt what was granted: run the handler from its start to its end, and submit the report, once."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
+
+from pydantic_core import to_json
 
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.context import AttemptFacts
@@ -20,8 +22,10 @@ from warrener_agent.decisions.errors import (
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
 from warrener_agent.executors.base import Execution, Executor, HandlerCall
 from warrener_agent.executors.flight_record import with_progress
+from warrener_agent.executors.gathered import GatheredMember, GatheringExecutor
 from warrener_agent.executors.in_agent import LeaseEnded
-from warrener_agent.handler_api import LocalHandlerPort, StepRecords
+from warrener_agent.handler_api import LocalHandlerPort
+from warrener_agent.ledger import port
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
 from warrener_agent.log_buffer import LogBuffer
 from warrener_agent.log_publisher import LogPublisher
@@ -32,8 +36,9 @@ from warrener_agent.report import AttemptReport, Reporter, TracedEnd
 from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, Run
 from warrener_agent.secret_values import hide_texts, marked_texts
 from warrener_agent.start_gate import StartGate
+from warrener_agent.workflows.turn import PendingStep
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
-from warrener_contracts.identity import attempt_span_id
+from warrener_contracts.identity import attempt_span_id, child_job_id
 from warrener_contracts.private_payloads import PayloadUnreadable
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import wait_at_most
@@ -44,6 +49,7 @@ from warrener_runtime.telemetry.baggage import attach_baggage
 
 _log = get_logger("agent.perform")
 
+_STEP_PAUSE = 0.5  # seconds until a step is claimed again
 _RELEASE_SHARE = 0.2  # share of the drain grace that is reserved for releasing what does not end in time
 
 
@@ -69,6 +75,7 @@ class AttemptRunner(ManagedComponent):
     ) -> None:
         super().__init__("performer")
         self.agent, self.definitions, self.executors = agent, definitions, executors
+        self.gathering = GatheringExecutor(executors, agent.clock)
         self.reporter, self.progress, self.checkpoints = reporter, progress, checkpoints
         self.logs, self.telemetry, self.start_gate = logs, telemetry, start_gate
         self.lines = AttemptLines(agent.clock.monotonic)
@@ -91,7 +98,8 @@ class AttemptRunner(ManagedComponent):
 
     def begin(self, run: Run) -> None:
         """Start the attempt; it is in the table of runs from now on."""
-        self.agent.running.add(run)
+        definition = self.definitions.get(run.data.job_type)
+        self.agent.running.add(run, takes_slot=definition is None or definition.gather is None)
         Attempt(self, run, _attempt_span(self, run)).start()
 
     async def count_attempts(self) -> None:
@@ -109,6 +117,7 @@ class AttemptRunner(ManagedComponent):
             self._health_registry.on_hurry(self._is_hurried.set)
 
     async def _on_drain(self) -> None:
+        self.gathering.give_back("the agent ends")
         seconds = self.agent.settings.shutdown_timeout * (1 - _RELEASE_SHARE)
         waiting = asyncio.create_task(self.agent.running.empty())
         grace = asyncio.create_task(wait_at_most(seconds, self._is_hurried, self.agent.clock))
@@ -222,6 +231,7 @@ class Attempt:
                 self._report(outcomes.timeout_outcome(data, facts, None, None))
                 return
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
+            gather = definition.gather
             margin = STEP_MARGIN * runner.agent.settings.agent_claim_ttl
             self._progress = Progress(runner.progress, run, self._secrets)
             handler_port = self._handler_port = LocalHandlerPort(
@@ -235,15 +245,19 @@ class Attempt:
                 run.baggage,
                 partial(run.lease_ended, runner.agent.clock.monotonic, margin),
                 payloads=self._payloads,
+                is_gathered=gather is not None,
             )
             run.is_off_loop = definition.executor != "coroutine"
             self._log = runner.logs.open(run, self._secrets)
             set_off_loop = partial(setattr, run, "is_off_loop")
-            handler_call = HandlerCall(definition, facts, handler_port, self._log, set_off_loop)
+            handler_call = HandlerCall(
+                definition, facts, handler_port, self._log, set_off_loop, run, self._restart_timeout
+            )
             if definition.executor == "workflow":
                 steps = StepRecords(runner.agent, run.claim, handler_port.time_left, self._payloads)
                 handler_call = handler_call._replace(run_recorded=steps.run)
-            execution = self._scope.run(runner.executors[definition.executor].begin, handler_call)
+            executor = runner.executors[definition.executor] if gather is None else runner.gathering
+            execution = self._scope.run(executor.begin, handler_call)
         except PayloadUnreadable as error:
             self._report(outcomes.unreadable_outcome(str(error)))
             return
@@ -251,15 +265,28 @@ class Attempt:
             self._report_own_failure(error)
             return
         self._execution = execution
+        if isinstance(execution, GatheredMember):
+            runner.agent.running.take_slot(run, execution.slot or run.delivery_refs[0])
         silent_at = timeout_at
         if (patience := definition.declaration.policy.heartbeat_timeout) is not None:
             run.heartbeat = handler_port.heartbeat = HandlerHeartbeat(
                 patience.total_seconds(), timeout_at, runner.agent.clock.monotonic
             )
             silent_at = run.heartbeat.due
-        runner.deadlines.watch(run, silent_at)
         run.halt = self._interrupt
+        if gather is None:
+            runner.deadlines.watch(run, silent_at)
         execution.done.add_done_callback(self._ended)
+
+    def _restart_timeout(self) -> AttemptFacts:
+        """Count the timeout from now, when the handler begins for all that were gathered."""
+        run, agent = self._run, self._runner.agent
+        assert self._facts is not None
+        now = agent.clock.now()
+        deadline = outcomes.attempt_facts(self._facts.dispatch, now, None).deadline
+        self._runner.deadlines.watch(run, agent.clock.monotonic() + (deadline - now).total_seconds())
+        self._facts = self._facts._replace(deadline=deadline)
+        return self._facts
 
     # -- the handler ended ---------------------------------------------------------------------------------
 
@@ -435,7 +462,7 @@ class Attempt:
         run.handler_ended, run.handler_ended_at = True, agent.clock.monotonic()
         run.succeeded = isinstance(outcome, outcomes.SucceededOutcome)
         went_well = run.succeeded or isinstance(outcome, outcomes.SuspendedOutcome)
-        run.halt = None  # no reference cycle: a finished attempt is freed at once, not by the collector
+        run.halt = self._execution = None  # no reference cycle: freed at once, not by the collector
         self._runner.live.discard(self)
         agent.metrics.record_end(run, outcome, run.handler_ended_at)
         if self._log is not None:
@@ -505,3 +532,55 @@ def _attempt_shape(job_type: str, attempt: int, queue: str, agent_id: str) -> Sp
             names.AGENT_ID: agent_id,
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecords:
+    """Steps of a workflow's turn that write in the ledger's database. Each is a row of its own there, claimed
+    with the attempt of the turn, so that its record and its writes commit together, once."""
+
+    _agent: AgentContext
+    _claim: port.Claim
+    _time_left: Callable[[], float]
+    _payloads: AttemptPayloads | None = None
+
+    async def run(self, step: PendingStep) -> Any:
+        """Run a step, unless its result is recorded already, and return that. Raises what the step raises.
+
+        The step is claimed again while the ledger is away, or an earlier turn may still hold it.
+        """
+        call_id, agent = step.call.call_id, self._agent
+        claim = port.Claim(child_job_id(self._claim.job_id, call_id), self._claim.attempt)
+        while True:
+            try:
+                (found,) = await agent.ledger.claim([claim], agent_id=agent.holder_id, lease=agent.lease)
+                if found.completion is not None:
+                    return self._read(call_id, found.completion)
+                if found.status is port.ClaimStatus.SUPERSEDED:
+                    raise port.LedgerError(f"expected to run step {step.call.name}, a later turn does")
+                if found.status is port.ClaimStatus.GRANTED and (done := await self._complete(step, claim)):
+                    return self._read(call_id, done)
+            except port.LedgerUnavailable as error:
+                _log.warning(
+                    "A step waits for the ledger.",
+                    action="agent.step_waits",
+                    step=step.call.name,
+                    error=str(error),
+                )
+            await agent.clock.sleep(_STEP_PAUSE)
+
+    async def _complete(self, step: PendingStep, claim: port.Claim) -> port.Completion | None:
+        """Run a step in its transaction; None if the claim was lost, so that nothing is recorded."""
+        agent, began = self._agent, self._agent.clock.now()
+        opening = agent.ledger.transaction(claim, agent_id=agent.holder_id, time_left=self._time_left())
+        async with opening as transaction:
+            work = step.function
+            result = step.write(await work.func(transaction, *work.args, **work.keywords))
+            text = to_json(result).decode()
+            if self._payloads is not None:
+                text = self._payloads.step_record(text, step.call.call_id)
+            done = port.Completion(*claim, text, (), began, agent.clock.now())
+            return done if await transaction.complete(done) else None
+
+    def _read(self, call_id: str, record: port.Completion) -> Any:
+        return record.result if self._payloads is None else self._payloads.read_step(record.result, call_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -10,14 +10,11 @@ from typing import Any, Self
 from uuid import UUID
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 
-from warrener_agent.agent_context import AgentContext
 from warrener_agent.context import ChildJobSpec, Parameters, SignalSpec
 from warrener_agent.ledger import port
 from warrener_agent.private_payloads import AttemptPayloads
 from warrener_agent.run_table import HandlerHeartbeat
-from warrener_agent.workflows.turn import PendingStep
 from warrener_contracts.events import (
     Call,
     JobCancelRequested,
@@ -32,7 +29,6 @@ from warrener_contracts.messages import Message, build_message, encode
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
 
-_STEP_PAUSE = 0.5  # seconds until a step is claimed again
 LEASE_ENDED = "expected a claim that holds, got one whose lease has ended; the attempt is stopped"
 
 
@@ -52,6 +48,7 @@ class LocalHandlerPort:
     lease_check: Callable[[], bool] | None = None  # True once the lease has ended
     heartbeat: HandlerHeartbeat | None = None  # if the job type has a heartbeat_timeout
     payloads: AttemptPayloads | None = None  # if the agent has keys
+    is_gathered: bool = False  # its handler runs for other attempts too
     stopping: bool = False
     progress_value: tuple[float, str] | None = None
     _closed: bool = False
@@ -65,6 +62,10 @@ class LocalHandlerPort:
         if self._closed:
             raise port.LedgerError(
                 "expected an open transaction, got one that is over: its attempt has ended"
+            )
+        if self.is_gathered:
+            raise port.LedgerError(
+                "expected a handler of one job, got one of gathered jobs, which have no transaction to share"
             )
         self._check_lease()
         # In a task of its own, so that closing can end it, whichever thread waits for it.
@@ -203,51 +204,6 @@ class LocalHandlerPort:
             await asyncio.wait(statements)
         if self._stack is not None:
             await self._stack.aclose()
-
-
-@dataclass(frozen=True, slots=True)
-class StepRecords:
-    """Steps of a workflow's turn that write in the ledger's database. Each is a row of its own there, claimed
-    with the attempt of the turn, so that its record and its writes commit together, once."""
-
-    _agent: AgentContext
-    _claim: port.Claim
-    _time_left: Callable[[], float]
-    _payloads: AttemptPayloads | None = None
-
-    async def run(self, step: PendingStep) -> Any:
-        """Run a step, unless its result is recorded already, and return that. Raises what the step raises.
-
-        The step is claimed again while the ledger is away, or an earlier turn may still hold it.
-        """
-        call_id, agent = step.call.call_id, self._agent
-        claim = port.Claim(child_job_id(self._claim.job_id, call_id), self._claim.attempt)
-        while True:
-            with suppress(port.LedgerUnavailable):
-                (found,) = await agent.ledger.claim([claim], agent_id=agent.holder_id, lease=agent.lease)
-                if found.completion is not None:
-                    return self._read(call_id, found.completion)
-                if found.status is port.ClaimStatus.SUPERSEDED:
-                    raise port.LedgerError(f"expected to run step {step.call.name}, a later turn does")
-                if found.status is port.ClaimStatus.GRANTED and (done := await self._complete(step, claim)):
-                    return self._read(call_id, done)
-            await agent.clock.sleep(_STEP_PAUSE)
-
-    async def _complete(self, step: PendingStep, claim: port.Claim) -> port.Completion | None:
-        """Run a step in its transaction; None if the claim was lost, so that nothing is recorded."""
-        agent, began = self._agent, self._agent.clock.now()
-        opening = agent.ledger.transaction(claim, agent_id=agent.holder_id, time_left=self._time_left())
-        async with opening as transaction:
-            work = step.function
-            result = step.write(await work.func(transaction, *work.args, **work.keywords))
-            text = to_json(result).decode()
-            if self._payloads is not None:
-                text = self._payloads.step_record(text, step.call.call_id)
-            done = port.Completion(*claim, text, (), began, agent.clock.now())
-            return done if await transaction.complete(done) else None
-
-    def _read(self, call_id: str, record: port.Completion) -> Any:
-        return record.result if self._payloads is None else self._payloads.read_step(record.result, call_id)
 
 
 class ChildJobs:

@@ -228,6 +228,8 @@ class Receiver:
         read: Sequence[tuple[Delivery, Sequence[DecodedEvent | ParkedEvent]]],
     ) -> None:
         claims, free = batch.claims, self._agent.running.free(queue)
+        rooms: dict[str, int] = {}  # of gathered types: how many more may share a slot
+        job_type = ""
         for delivery, elements in read:
             delivery_ref = DeliveryRef(subscription, delivery, queue, len(elements), batch.received_at)
             if not elements:
@@ -244,9 +246,15 @@ class Receiver:
                 if (duplicate := claims.get(claim)) is not None:  # a duplicate goes where the first one goes
                     duplicate[1].append(delivery_ref)
                 else:
-                    taken = free <= 0 or self._agent.restarts.is_suspended(event.data.job_type)
+                    job_type = event.data.job_type
+                    room = rooms.setdefault(job_type, self._attempt_runner.gathering.room(job_type))
+                    taken = (free <= 0 and not room) or self._agent.restarts.is_suspended(job_type)
                     self._route_event(batch, event, claim, delivery_ref, slot_free=not taken)
-            free -= len(claims) > before  # attempts of one delivery share a slot
+            if len(claims) > before:  # attempts of one delivery share a slot
+                free -= not rooms[job_type]
+                definition = self._attempt_runner.definitions.get(job_type)
+                size = 1 if definition is None or definition.gather is None else definition.gather.up_to
+                rooms[job_type] = (rooms[job_type] or size) - 1
 
     def _route_event(
         self,

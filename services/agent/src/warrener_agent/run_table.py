@@ -190,21 +190,27 @@ class RunTable:
     def used(self, queue: str) -> int:
         return self._taken[queue]
 
-    def add(self, run: Run) -> None:
-        """Add a run; it takes a slot."""
+    def add(self, run: Run, *, takes_slot: bool = True) -> None:
+        """Add a run; it takes a slot now, or later by `take_slot`."""
         data = run.data
         self._latest[data.job_id] = run
         self._runs[run.claim] = run
-        run.slot = run.delivery_refs[0]
-        self._share(run.slot)
+        if takes_slot:
+            self.take_slot(run, run.delivery_refs[0])
         self._empty.clear()
+
+    def take_slot(self, run: Run, slot: DeliveryRef) -> None:
+        """Give a run the slot of a delivery: its own, or that of the first of a gathered run."""
+        run.slot = slot
+        self._share(slot)
 
     def remove(self, run: Run) -> None:
         """Remove a reported run; its slot is free, unless other runs share it."""
         if self._runs.get(run.claim) is run:
             del self._runs[run.claim]
             self._aside.discard(run.claim)
-            self._leave(run.slot)
+            if run.slot is not None:
+                self._leave(run.slot)
         if self._latest.get(run.data.job_id) is run:
             del self._latest[run.data.job_id]
         self._note_empty()
@@ -222,17 +228,16 @@ class RunTable:
     def abandon(self, run: Run, gone: asyncio.Future[Any]) -> None:
         """Keep the slot of a handler that could not be stopped until `gone` is done."""
         slot = run.slot
+        assert slot is not None, "its handler has begun"
         self._share(slot)
         gone.add_done_callback(lambda _: self._leave(slot))
 
-    def _share(self, slot: DeliveryRef | None) -> None:
-        assert slot is not None, "a run has a slot since it was added"
+    def _share(self, slot: DeliveryRef) -> None:
         slot.runs += 1
         if slot.runs == 1:
             self._taken[slot.queue] += 1
 
-    def _leave(self, slot: DeliveryRef | None) -> None:
-        assert slot is not None, "a run has a slot since it was added"
+    def _leave(self, slot: DeliveryRef) -> None:
         slot.runs -= 1
         if not slot.runs:
             self._taken[slot.queue] -= 1

@@ -10,9 +10,9 @@ ledger.
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from math import inf
 from pathlib import Path
@@ -22,9 +22,10 @@ from uuid import UUID
 from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import HandlerReturned, HandlerSuspended
-from warrener_agent.definitions.job import ExecutorName, JobDefinition
+from warrener_agent.definitions.job import ExecutorName, Gather, JobDefinition
 from warrener_agent.executors.base import Executor, HandlerCall
 from warrener_agent.executors.command import CommandExecutor
+from warrener_agent.executors.gathered import GatheringExecutor
 from warrener_agent.executors.in_agent import CoroutineExecutor, ThreadExecutor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.failures import HandlerSignal
@@ -37,7 +38,7 @@ from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, History,
 from warrener_runtime.clock import SystemClock, SystemEntropy
 from warrener_runtime.telemetry import NO_CONTEXT
 
-__all__ = ["Trial", "WorkflowTrial", "replay", "run", "run_workflow", "temporary_ledger"]
+__all__ = ["Trial", "WorkflowTrial", "replay", "run", "run_gathered", "run_workflow", "temporary_ledger"]
 
 _EXECUTORS: Mapping[ExecutorName, Callable[[], Executor]] = {
     "coroutine": CoroutineExecutor,
@@ -45,7 +46,7 @@ _EXECUTORS: Mapping[ExecutorName, Callable[[], Executor]] = {
     "process": ProcessExecutor,
     "command": CommandExecutor,
 }
-_AGENT = "test"
+_AGENT, _LEASE = "test", timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,41 @@ async def run(
     definition, claim = agent.definitions[job_type], Claim(job_id or SystemEntropy().new_id(), attempt)
     if definition.executor == "workflow":
         raise ValueError(f"expected a job without turns, got the workflow {job_type}; use run_workflow")
+    if definition.gather is not None:
+        raise ValueError(f"expected a job with a run of its own, got {job_type}; use run_gathered")
     found: dict[str, Any] = {"last_checkpoint": last_checkpoint, "history": history}
     if ledger is not None:
         return await _run(definition, dict(arguments or {}), ledger, claim, **found)
     async with temporary_ledger() as own:
         return await _run(definition, dict(arguments or {}), own, claim, **found)
+
+
+async def run_gathered(
+    agent: Agent, job_type: str, arguments: Sequence[Mapping[str, Any]], *, ledger: Ledger | None = None
+) -> list[Trial]:
+    """Run the handler of gathered jobs once, for one attempt with each of these arguments; return the trial
+    of each, in order."""
+    definition = agent.definitions[job_type]
+    if definition.gather is None:
+        raise ValueError(f"expected a job type with gather=..., got {job_type}; use run")
+    if ledger is None:
+        async with temporary_ledger() as own:
+            return await run_gathered(agent, job_type, arguments, ledger=own)
+    claims = [Claim(SystemEntropy().new_id(), 1) for _ in arguments]
+    await ledger.claim(claims, agent_id=_AGENT, lease=_LEASE)
+    inner = _EXECUTORS[definition.executor]()
+    executor = GatheringExecutor({definition.executor: inner}, SystemClock())
+    # All of them begin before the run does, at the end of this turn of the loop.
+    definition = replace(definition, gather=Gather(max(len(claims), 1), timedelta()))
+    try:
+        return await asyncio.gather(
+            *(
+                _attempt(definition, dict(given), ledger, claim, executor)
+                for given, claim in zip(arguments, claims, strict=True)
+            )
+        )
+    finally:
+        await inner.close()
 
 
 async def _run(
@@ -110,13 +141,30 @@ async def _run(
     last_checkpoint: Any,
     history: History | None,
 ) -> Trial:
-    started_at = SystemClock().now()
-    job_id, attempt = claim
-    (granted,) = await ledger.claim([claim], agent_id=_AGENT, lease=timedelta(days=1))
+    (granted,) = await ledger.claim([claim], agent_id=_AGENT, lease=_LEASE)
     if granted.status is not ClaimStatus.GRANTED:
         raise ValueError(
-            f"expected attempt {attempt} to be granted, got {granted.status.value}; take a new job_id"
+            f"expected attempt {claim.attempt} to be granted, got {granted.status.value}; take a new job_id"
         )
+    executor = _EXECUTORS[definition.executor]()
+    try:
+        found: dict[str, Any] = {"last_checkpoint": last_checkpoint, "history": history}
+        return await _attempt(definition, arguments, ledger, claim, executor, **found)
+    finally:
+        await executor.close()
+
+
+async def _attempt(
+    definition: JobDefinition,
+    arguments: dict[str, Any],
+    ledger: Ledger,
+    claim: Claim,
+    executor: Executor,
+    *,
+    last_checkpoint: Any = None,
+    history: History | None = None,
+) -> Trial:
+    started_at, (job_id, attempt) = SystemClock().now(), claim
     policy = definition.declaration.policy
     dispatch = AttemptDispatchedData(
         job_id=job_id,
@@ -131,45 +179,42 @@ async def _run(
         history=history,
     )
     facts = AttemptFacts(dispatch, started_at + policy.timeout, last_checkpoint)
-    executor = _EXECUTORS[definition.executor]()
     updates: list[tuple[float, str]] = []
     saved: list[Any] = []
-    try:
-        async with LocalHandlerPort(
-            ledger,
-            claim,
-            _AGENT,
-            NO_CONTEXT,
-            lambda fraction, note: updates.append((fraction, note)),
-            lambda text: saved.append(json.loads(text)),
-            lambda: inf,
-        ) as handler_port:
-            handler_call = HandlerCall(definition, facts, handler_port)
-            ended = await asyncio.shield(executor.begin(handler_call).done)
-            assert not isinstance(ended, HandlerSuspended), "a workflow is run by run_workflow"
-            if not isinstance(ended, HandlerReturned):
-                await ledger.release([claim], agent_id=_AGENT)
-                return Trial(
-                    error=ended.error,
-                    retry_after_seconds=ended.retry_after_seconds,
-                    handler_signal=ended.handler_signal,
-                    progress=updates,
-                    checkpoints=saved,
-                )
-            child_jobs = handler_port.child_jobs
-            completion = Completion(
-                job_id, attempt, ended.result_text, child_jobs, started_at, SystemClock().now()
+    async with LocalHandlerPort(
+        ledger,
+        claim,
+        _AGENT,
+        NO_CONTEXT,
+        lambda fraction, note: updates.append((fraction, note)),
+        lambda text: saved.append(json.loads(text)),
+        lambda: inf,
+        is_gathered=definition.gather is not None,
+    ) as handler_port:
+        handler_call = HandlerCall(definition, facts, handler_port)
+        ended = await asyncio.shield(executor.begin(handler_call).done)
+        assert not isinstance(ended, HandlerSuspended), "a workflow is run by run_workflow"
+        if not isinstance(ended, HandlerReturned):
+            await ledger.release([claim], agent_id=_AGENT)
+            return Trial(
+                error=ended.error,
+                retry_after_seconds=ended.retry_after_seconds,
+                handler_signal=ended.handler_signal,
+                progress=updates,
+                checkpoints=saved,
             )
-            if await handler_port.complete(completion) is None:
-                await ledger.complete([completion], agent_id=_AGENT)
-        return Trial(
-            completion.result,
-            child_jobs=tuple(_request(one.request) for one in child_jobs),
-            progress=updates,
-            checkpoints=saved,
+        child_jobs = handler_port.child_jobs
+        completion = Completion(
+            job_id, attempt, ended.result_text, child_jobs, started_at, SystemClock().now()
         )
-    finally:
-        await executor.close()
+        if await handler_port.complete(completion) is None:
+            await ledger.complete([completion], agent_id=_AGENT)
+    return Trial(
+        completion.result,
+        child_jobs=tuple(_request(one.request) for one in child_jobs),
+        progress=updates,
+        checkpoints=saved,
+    )
 
 
 def _request(body: bytes) -> JobRequested:

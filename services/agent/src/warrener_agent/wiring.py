@@ -1,6 +1,7 @@
 """The composition root: the parts of an agent, in the order in which they start and drain."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -50,6 +51,7 @@ from warrener_runtime.telemetry.metrics import Metrics
 build_models()  # before the first message, and once for all forked processes
 
 NAME = "warrener-agent"
+_MAX_PREFETCH = 2_000  # messages of a queue of gathered jobs that one agent holds
 _METER_INTERVAL = 5.0  # seconds; handlers' modules may set a meter provider at any time
 
 
@@ -155,13 +157,23 @@ def _parts(
         start_gate=start_gate,
     )
     receiver = Receiver(context, attempt_runner, reporter, outbox, start_gate)
+    run_sizes = Counter(dict.fromkeys(context.queues, 1))
+    for one in agent.definitions.values():
+        if one.gather is not None:
+            run_sizes |= Counter({one.declaration.queue: one.gather.up_to})
     consumers += [
-        _consumer(context, receiver, heartbeater, queue, telemetry.metrics) for queue in context.queues
+        _consumer(context, receiver, heartbeater, queue, telemetry.metrics, run_size=run_sizes[queue])
+        for queue in context.queues
     ]
+
+    def find_room(queue: str) -> int:
+        return _prefetch(context.running.room(queue), run_sizes[queue])
 
     async def follow_slots() -> None:
         for queue, consumer in zip(context.queues, consumers, strict=True):
-            await consumer.resize(context.running.allowed, partial(context.running.room, queue))
+            await consumer.resize(
+                _prefetch(context.running.allowed, run_sizes[queue]), partial(find_room, queue)
+            )
 
     lease_keeper = LeaseKeeper(context, lambda: heartbeater.silent)
     every, lease = partial(Loop, clock=context.clock), context.settings.agent_claim_ttl
@@ -198,8 +210,20 @@ def _parts(
     )
 
 
+def _prefetch(slots: int, run_size: int) -> int:
+    """Return how many messages are unacknowledged at most: as many as slots, or as runs of gathered jobs
+    take."""
+    return max(slots, min(slots * run_size, _MAX_PREFETCH))
+
+
 def _consumer(
-    context: AgentContext, receiver: Receiver, heartbeater: Heartbeater, queue: str, metrics: Metrics
+    context: AgentContext,
+    receiver: Receiver,
+    heartbeater: Heartbeater,
+    queue: str,
+    metrics: Metrics,
+    *,
+    run_size: int,
 ) -> Consumer:
     async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
         heartbeater.require_proof()
@@ -210,13 +234,13 @@ def _consumer(
         await context.ledger.ping()
         await receiver.suspect_readings.release()
 
-    # As many unacknowledged as slots (`follow_slots`): messages wait in the queue, where another agent can
-    # receive them.
+    # As many unacknowledged as the slots can run (`follow_slots`): messages wait in the queue, where
+    # another agent can receive them.
     return Consumer(
         f"attempts of {queue}",
         context.bus,
         dispatch_queue(queue).name,
-        context.settings.agent_slots,
+        _prefetch(context.settings.agent_slots, run_size),
         handle,
         clock=context.clock,
         probe=probe,

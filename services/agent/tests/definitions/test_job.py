@@ -183,7 +183,7 @@ def test_what_cannot_be_served_is_refused_where_it_is_declared(
         ({"executor": "gpu"}, "gpu"),
         ({"executor": "coroutine"}, "async def"),
         ({"executor": "thread", "dispatch_batch": 2}, "dispatch_batch .* got it with executor thread"),
-        ({"gates": [{"slots": 0}]}, "gates.0: expected 1 to 10000 slots .* of a limit, got 0 and ''$"),
+        ({"gates": [{"slots": 0}]}, "gates.0: expected 1 to 10000 slots.* of a limit, got 0 and ''$"),
         ({"gates": [Limit(2)] * 6}, "expected at most 5 gates, got 6"),
         ({"executor": "process", "dispatch_batch": 2}, "dispatch_batch .* got it with executor process"),
     ],

@@ -27,6 +27,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_store import Store
 from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.gates.rows import GateWaiter, SlotClaim
 from warrener_store.incidents.rows import PolicyAdoption, PolicyHistory, PolicyVersionRow, RaisedIncident
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, Save, evolve
 from warrener_store.parked.rows import ParkedMessage
@@ -100,6 +101,7 @@ class Filler:
         await self.put_incidents()
         await self.put_parked()
         await self.put_breakers()
+        await self.put_gates()
         await self.store.record_action(store_rows.recorded_action("flights.hourly", action="schedule.pause"))
 
     async def put_schedules(self) -> None:
@@ -290,6 +292,13 @@ class Filler:
         closed = {"state": BreakerState.CLOSED, "until": None, "reason": "closed by ada: works again"}
         await self.store.put_breaker(open_breaker("dependency:billing-api"))
         await self.store.put_breaker(open_breaker("job:fares.fetch", **closed))
+
+    async def put_gates(self) -> None:
+        """A gate of a pool with a job that holds a slot and one in line."""
+        gates = (("pool/crm/acme", 2),)
+        claims = [SlotClaim(UUID(int=number), 1, self.now, gates) for number in (1, 2)]
+        await self.store.take_slots(claims[:1], self.now, fresh=True)
+        await self.store.add_waiters([GateWaiter(claims[1].job_id, gates[0][0], self.now)])
 
 
 def _before(job: JobRow) -> JobRow:

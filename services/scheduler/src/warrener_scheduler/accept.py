@@ -107,14 +107,15 @@ class RequestAcceptor:
         ]
         if rejected:
             await self._rejected_ticks.record(rejected)
-        await self._end_rejected(events, outcomes, now)
+        without_job = await self._end_rejected(events, outcomes, now)
         watched = await self._add_watchers(events, outcomes)
         rows = [
             outcome.row if isinstance(outcome, admission.Duplicate) else outcome
             for outcome in outcomes
             if not isinstance(outcome, Rejected)
         ]
-        in_cancelled_trees = await self._find_cancelled(rows)
+        following = [row for row in without_job if not row.state.terminal]
+        in_cancelled_trees = await self._find_cancelled([*rows, *following])
         messages = [
             message
             for (request, _), outcome in zip(traced, outcomes, strict=True)
@@ -184,6 +185,12 @@ class RequestAcceptor:
             for row in rows
             if row.gates is not None and row.state is JobState.QUEUED
         }
+        later = [
+            slot_claim(row, now, job_types[row.job_type].row.announced_at)
+            for row in rows
+            if row.gates is not None and row.state is JobState.WAITING
+        ]
+        await self._store.declare_gates(later, now)
         if not claims:
             return await self._insert(rows)
         granted = await self._store.take_slots(list(claims.values()), now, fresh=True)
@@ -214,6 +221,11 @@ class RequestAcceptor:
         return results
 
     async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
+        # The store inserts them apart: what is refused of the one must not undo what is known of the other.
+        parts = [[row for row in rows if (row.policy.unique is None) is plain] for plain in (True, False)]
+        if all(parts):
+            unique, plain = [iter(await self._insert(part)) for part in reversed(parts)]
+            return [next(plain if row.policy.unique is None else unique) for row in rows]
         window = self._idempotency_window
         keys_since = None if window is None else self._clock.now() - window
         try:
@@ -226,9 +238,9 @@ class RequestAcceptor:
 
     async def _end_rejected(
         self, events: Sequence[JobRequested], outcomes: Sequence[AdmissionResult], now: datetime
-    ) -> None:
+    ) -> list[JobRow]:
         """Leave a row of each child job that another job stands for; and an ended one of each that was
-        rejected, and wake its parent. A job that is there stays.
+        rejected, and wake its parent. A job that is there stays. Return these rows.
 
         A request of an unknown job type is parked until an agent announces that.
         """
@@ -247,6 +259,7 @@ class RequestAcceptor:
         ]
         if parents := {row.parent_id for row in (*rows, *ended) if row.parent_id}:
             await self._store.wake_suspended(parents, now)
+        return rows
 
     # -- results that are there already --------------------------------------------------------------------
 

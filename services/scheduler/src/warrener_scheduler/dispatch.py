@@ -38,6 +38,7 @@ _log = get_logger("dispatch")
 _congestion_log = get_logger("congestion")
 
 _BATCH_SIZE = 500
+_MAX_DEPTH = 20  # parents of parents
 _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
 _UNREADY_AFTER = timedelta(seconds=15)
 """Time after which readiness names a queue that takes no messages, as the supervisor's readiness does."""
@@ -71,6 +72,7 @@ class Dispatcher:
         await self._save([_postpone(row, now) for row in due if row.job_id in held])
         admitted = await self._take_slots([row for row in due if row.job_id not in held], now)
         applied = await self._save([_start_attempt(row, now) for row in admitted])
+        await self._release_replaced([row for row in admitted if row.gates is not None], applied, now)
         traced = {row.job_id for row in applied if row.traceparent is not None}
         for row in due if traced else ():
             if row.job_id in traced:  # what they have waited for until now
@@ -104,16 +106,28 @@ class Dispatcher:
             )
         if followers := [(row, leader) for row in claimed if (leader := row.leader) is not None]:
             leaders = await self._store.jobs_by_id({leader for _, leader in followers})
+            within = await self._follow_their_parents(followers)
             ended = [
-                _end_as(row, leaders.get(leader), now)
+                _end_as(row, None if row.job_id in within else leaders.get(leader), now)
                 for row, leader in followers
-                if leader not in leaders or leaders[leader].state.terminal
+                if row.job_id in within or leader not in leaders or leaders[leader].state.terminal
             ]
             parents = {row.parent_id for row in ended if row.parent_id}
             # In any case: a scheduler that dies behind the save would wake nobody.
             await self._store.wake_suspended(parents, now + CLAIM_TIMEOUT)
             await self._save(ended)
             await self._store.wake_suspended(parents, now)
+
+    async def _follow_their_parents(self, followers: Sequence[tuple[JobRow, UUID]]) -> set[UUID]:
+        """Those whose parent, or a parent of that, is the job that stands for them: both would wait for
+        ever."""
+        found, above = set[UUID](), {row.job_id: row.parent_id for row, _ in followers}
+        for _ in range(_MAX_DEPTH):
+            found |= {row.job_id for row, leader in followers if above.get(row.job_id) == leader}
+            parents = {parent for job_id, parent in above.items() if parent and job_id not in found}
+            rows = await self._store.jobs_by_id(parents) if parents else {}
+            above = {job_id: rows[up].parent_id for job_id, up in above.items() if up and up in rows}
+        return found
 
     async def _take_slots(self, rows: list[JobRow], now: datetime) -> list[JobRow]:
         """Return the jobs that need no slots or have them; the others are put in line."""
@@ -128,6 +142,13 @@ class Dispatcher:
         # One that was made due again meanwhile has another version.
         await self._save([replace(_postpone(row, now), wake_at=now + SLOT_RECHECK) for row in refused])
         return [row for row in rows if row.gates is None or row.job_id in granted]
+
+    async def _release_replaced(self, limited: list[JobRow], applied: list[JobRow], now: datetime) -> None:
+        """Free the slots of jobs that were replaced since they were claimed."""
+        if lost := {row.job_id for row in limited} - {row.job_id for row in applied}:
+            rows = (await self._store.jobs_by_id(lost)).values()
+            gates = await self._store.release_slots([(row.job_id, 1) for row in rows if row.is_replaced])
+            await self._store.wake_heads(gates, now)
 
     async def _save(self, rows: list[JobRow]) -> list[JobRow]:
         """Save rows; returns those that were applied. Others were changed in between, as by a cancel."""
@@ -155,7 +176,7 @@ def _end_as(row: JobRow, leader: JobRow | None, now: datetime) -> JobRow:
     gone = ErrorInfo(
         kind=ErrorKind.ERROR,
         type=REQUEST_REJECTED,
-        message="the job that stood for it is gone",
+        message="the job that stood for it is gone, or waits for it: a parent holds the unique key",
         retryable=False,
     )
     return replace(

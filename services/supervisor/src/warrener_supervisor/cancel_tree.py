@@ -114,6 +114,7 @@ class CancelMarks:
     def __init__(self, store: StateStore, clock: Clock, limit: int) -> None:
         self._store, self._clock, self._limit = store, clock, limit
         self._open = Counter[MarkOwner]()
+        self._of_sources = self._of_users = 0
         self._read_at = -_MARKS_REREAD
 
     async def refusals(self, cancels: Sequence[ReceivedCommand[JobCancelRequested]]) -> list[str | None]:
@@ -133,9 +134,11 @@ class CancelMarks:
         if self._clock.monotonic() - self._read_at >= _MARKS_REREAD:
             self._read_at = self._clock.monotonic()
             self._open = Counter(await self._store.count_cancel_marks(2 * _MAX_MARKS_OF_ALL * self._limit))
+            self._of_sources = sum(marks for one, marks in self._open.items() if one.user is None)
+            self._of_users = self._open.total() - self._of_sources
         owner = MarkOwner(user_id, event.source if user_id is None else None)
         own = self._open[owner]
-        of_all = sum(marks for one, marks in self._open.items() if (one.user is None) == (user_id is None))
+        of_all = self._of_sources if user_id is None else self._of_users
         if own >= self._limit or of_all >= _MAX_MARKS_OF_ALL * self._limit:
             who = repr(owner.source) if user_id is None else f"user {user_id!r}"
             full = f"{who} has cancelled {own}" if own >= self._limit else f"all have cancelled {of_all}"
@@ -144,6 +147,8 @@ class CancelMarks:
                 ": cancel it once its request is accepted"
             )
         self._open[owner] += 1
+        self._of_sources += user_id is None
+        self._of_users += user_id is not None
         unknown.discard(job_id)  # the cancels that follow find the mark
         return None
 

@@ -165,7 +165,7 @@ class SlotKeeper:
 
     async def set_slots(self, event: GateSetRequested) -> str | None:
         """Set or reset the slots of a gate by a command, record that, and admit who has room now. Return why
-        there is no such gate. A repeat changes nothing."""
+        there is no such gate. A repeat is recorded once, and sets the number again."""
         data, now = event.data, self._clock.now()
         if not await self._is_gate(data.name):
             return f"expected the name of a gate, got {data.name!r}; see `warrener gate list`"

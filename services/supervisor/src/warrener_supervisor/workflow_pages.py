@@ -25,8 +25,6 @@ from warrener_store.encoding import encode
 from warrener_store.store import StateStore
 from warrener_store.workflows.rows import StoredTurn, TurnRow, member_ids, whole_turns
 
-_MAX_DISPATCHED = 4 * MAX_PAGE  # bytes of the pages of one dispatch, but for the first
-
 
 async def answer_pages(
     store: StateStore, job_id: UUID, turns: Sequence[TurnRow], now: datetime
@@ -34,7 +32,8 @@ async def answer_pages(
     """Answer the first open pages with their sizes."""
     answers: list[Answer] = []
     waiting = ((call.call_id, call.source) for call in open_calls(turns) if call.source is not None)
-    for call_id, source in islice(waiting, MAX_PAGES):
+    reading = sum(call.page is not None for call in open_calls(turns))  # their pages are sent again
+    for call_id, source in islice(waiting, max(MAX_PAGES - reading, 0)):
         answer = Answer(call_id=call_id, at=now, state=JobState.SUCCEEDED)
         try:
             change: Any = {"page": await _measure(store, job_id, source)}
@@ -49,13 +48,11 @@ async def load_pages(store: StateStore, job_id: UUID, stored: Sequence[StoredTur
     """The pages that the current turn reads, as JSON; None if it reads none."""
     if not any(turn.may_read_pages for turn in stored):
         return None
-    pages, room = list[str](), _MAX_DISPATCHED
+    pages = list[str]()
     for call, page in read_pages(whole_turns(job_id, stored)):
         assert call.source is not None, call
         items = await _items(store, job_id, call.source, page.size)
         pages.append(encode({"call_id": call.call_id, "items": items}))
-        if (room := room - len(pages[-1])) < 0:
-            break
     return f"[{','.join(pages)}]" if pages else None
 
 

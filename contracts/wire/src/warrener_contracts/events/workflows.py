@@ -149,7 +149,7 @@ class MembersEnd(EventData, frozen=True):
 class PageSize(EventData, frozen=True):
     """The number of items of a page, and of all those that it is of."""
 
-    size: int = Field(ge=0)
+    size: int = Field(ge=0, le=MAX_MEMBERS)
     total: int = Field(ge=0)
 
 

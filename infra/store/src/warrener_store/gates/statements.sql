@@ -89,5 +89,6 @@ ORDER BY gate
 LIMIT $3
 
 -- name: drop_gates
--- Delete gates. One that is used all the same comes again with the next claim.
-DELETE FROM warrener_gates WHERE gate = ANY($1::text[])
+-- Delete gates, but for those that somebody has set meanwhile. One that is used all the same comes again with
+-- the next claim.
+DELETE FROM warrener_gates WHERE gate = ANY($1::text[]) AND set_slots IS NULL

@@ -50,14 +50,6 @@ class GateStore(SqlSession):
         if not claims:
             return set()
         claims = list({claim.job_id: claim for claim in claims}.values())
-        by_age = sorted(claims, key=lambda claim: claim.declared_at or _UNDECLARED)
-        gates = {
-            escape(name): (slots, claim.declared_at and self._moment_text(claim.declared_at))
-            for claim in by_age
-            for name, slots in claim.gates
-        }
-        # In Python's order of escaped names, the same everywhere; the statement sorts them again.
-        named = encode([(name, *gates[name]) for name in sorted(gates)])
         needs = encode(
             [
                 (str(claim.job_id), claim.attempt, escape(name), self._moment_text(claim.since))
@@ -67,7 +59,7 @@ class GateStore(SqlSession):
         )
         moment = self.codec.encode_moment(now)
         await self._change_together(
-            ("lock_gates", (named, moment, fresh)),
+            ("lock_gates", (self._named(claims), moment, fresh)),
             ("renew_slots", (needs, moment)),
             ("take_slots", (needs, moment, in_line, fresh)),
         )
@@ -79,6 +71,23 @@ class GateStore(SqlSession):
             for claim in claims
             if held.get(claim.job_id, set()).issuperset(name for name, _ in claim.gates)
         }
+
+    async def declare_gates(self, claims: Sequence[SlotClaim], now: datetime) -> None:
+        """Give the gates the claimed numbers of slots, unless a newer announcement has others. For jobs that
+        claim later, when nobody knows the announcement."""
+        if claims:
+            named = self._named(claims), self.codec.encode_moment(now), True
+            await self._change_together(("lock_gates", named))
+
+    def _named(self, claims: Sequence[SlotClaim]) -> str:
+        """The gates of claims as `lock_gates` takes them: the newest announcement counts."""
+        gates = {
+            escape(name): (slots, claim.declared_at and self._moment_text(claim.declared_at))
+            for claim in sorted(claims, key=lambda claim: claim.declared_at or _UNDECLARED)
+            for name, slots in claim.gates
+        }
+        # In Python's order of escaped names, the same everywhere; the statement sorts them again.
+        return encode([(name, *gates[name]) for name in sorted(gates)])
 
     async def release_slots(self, ended: Collection[tuple[UUID, int]]) -> set[str]:
         """Free the slots that these jobs have taken for these attempts or earlier ones; the gates that have

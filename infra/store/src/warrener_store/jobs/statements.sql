@@ -198,7 +198,7 @@ SELECT job_id FROM warrener_jobs WHERE idempotency_key >= $1 AND idempotency_key
 -- The marks of cancels by user, which is their one argument, or by source; of the newest of them.
 SELECT newest.source, newest.arguments, count(*)
 FROM (
-  SELECT CASE WHEN mark.arguments = '{}' THEN mark.source END AS source, mark.arguments
+  SELECT CASE WHEN length(mark.arguments) = 2 THEN mark.source END AS source, mark.arguments
   FROM warrener_jobs AS mark
   WHERE mark.state = 'cancelled' AND mark.job_type = $1
   ORDER BY mark.accepted_at DESC

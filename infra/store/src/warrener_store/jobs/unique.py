@@ -1,18 +1,20 @@
 """Unique jobs: which of a batch become jobs, beside those that hold their keys. Pure.
 
-`docs/decisions/0041-the-state-of-its-job-says-whether-a-unique-key-is-held.md` has the reasons.
+`docs/decisions/0040-the-state-of-its-job-says-whether-a-unique-key-is-held.md` has the reasons.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.unique import OnRepeat, Unique, UniqueUntil, unique_key
-from warrener_store.jobs.batches import ExistingJobs
 from warrener_store.jobs.rows import Inserted, JobRow, evolve
+
+if TYPE_CHECKING:
+    from warrener_store.jobs.batches import ExistingJobs
 
 _REPLACED = "replaced by job "
 
@@ -74,7 +76,7 @@ def key_of(row: JobRow) -> str | None:
 
 
 def plan_inserts(
-    rows: Mapping[int, JobRow], existing: ExistingJobs, held: Iterable[tuple[UniqueKeyRow, JobRow]]
+    rows: Mapping[int, JobRow], existing: "ExistingJobs", held: Iterable[tuple[UniqueKeyRow, JobRow]]
 ) -> list[KeyPlan]:
     """Decide about a batch in its order; `held`: the keys of these jobs that are stored, with their jobs."""
     holders = {row.unique_key: (row, job) for row, job in held}
@@ -132,7 +134,7 @@ def debounced(row: JobRow, unique: Unique, first: datetime) -> JobRow:
     wait = unique.debounce
     if wait is None or row.due_at is None or row.due_at > row.accepted_at + wait.wait:
         return row
-    due_at = max(row.accepted_at, min(row.due_at, first + wait.longest))
+    due_at = min(row.due_at, first + wait.longest)  # which may be over: it keeps its place in a line
     return evolve(row, due_at=due_at, wake_at=due_at)
 
 

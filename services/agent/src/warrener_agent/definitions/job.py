@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from warrener_agent.definitions.isolation import Isolation, IsolationOptions, build_isolation
-from warrener_agent.definitions.signature import Handler, Signature, read_signature
+from warrener_agent.definitions.signature import Handler, Signature, read_gathered_signature, read_signature
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.events import JobTypeDeclaration
+from warrener_contracts.fields import parse_duration
 from warrener_contracts.gates import find_limit_mistake
 from warrener_contracts.policy import MAX_LIMITS, Backoff, Guarantee, JobPolicy, Limit, OnFailure, RetryRule
 from warrener_contracts.unique import Unique, find_unique_mistake
@@ -52,6 +53,23 @@ ExecutorName = Literal["coroutine", "thread", "process", "command", "workflow"]
 _DEFINITIONS = "__warrener_jobs__"
 
 
+_MAX_GATHERED = 1_000
+_MAX_GATHERING = 5.0
+"""Seconds, half of those that a supervisor leaves an agent to end an attempt that runs too long by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Run the handler once for up to `up_to` jobs, or for those of `within` (at most 5 s) after the first."""
+
+    up_to: int
+    within: timedelta | float | str = "1s"
+
+    @property
+    def seconds(self) -> float:
+        return parse_duration(self.within).total_seconds()
+
+
 class JobOptions(IsolationOptions, total=False):
     """The options of a job type; omitted ones have the defaults of `JobPolicy` and `Isolation`."""
 
@@ -66,6 +84,7 @@ class JobOptions(IsolationOptions, total=False):
     max_age: timedelta | float | str
     max_snoozes: int
     dispatch_batch: int
+    gather: Gather
     public: bool
     gates: Limit | Sequence[Limit]
     unique: Unique
@@ -81,6 +100,7 @@ class JobDefinition:
     signature: Signature
     executor: ExecutorName
     isolation: Isolation
+    gather: Gather | None = None
 
     @property
     def name(self) -> str:
@@ -121,6 +141,9 @@ def define_job(
             " those that share a message run at once"
         )
     isolation = build_isolation(name, chosen, options)
+    if (gather := options.get("gather")) is not None:
+        _check_gather(name, gather, chosen, guarantee, options)
+        signature = read_gathered_signature(handler, name)
     signature = signature or read_signature(handler, name)
     try:
         declaration = JobTypeDeclaration(
@@ -138,10 +161,40 @@ def define_job(
         raise JobDefinitionError(f"{name}: {'; '.join(map(_problem, error.errors()))}") from error
     except ValueError as error:
         raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
-    definition = JobDefinition(declaration, handler, signature, chosen, isolation)
+    definition = JobDefinition(declaration, handler, signature, chosen, isolation, gather)
     # On the function, where a child process that imports its module finds it.
     setattr(handler, _DEFINITIONS, {**definitions_of(handler), name: definition})
     return definition
+
+
+def _check_gather(
+    name: str, gather: object, chosen: ExecutorName, guarantee: Guarantee | str, options: JobOptions
+) -> None:
+    """Raise JobDefinitionError if the jobs of this type cannot share a run."""
+    if not isinstance(gather, Gather):
+        raise JobDefinitionError(f"{name}: expected gather=Gather(...), got {gather!r}")
+    try:
+        seconds = gather.seconds
+    except (TypeError, ValueError) as error:
+        raise JobDefinitionError(f"{name}: expected Gather(within=...) as a time: {error}") from error
+    if not 1 <= gather.up_to <= _MAX_GATHERED:
+        expected = f"Gather(up_to=...) from 1 to {_MAX_GATHERED}, got {gather.up_to}"
+    elif not 0 < seconds <= _MAX_GATHERING:
+        expected = f"Gather(within=...) of more than 0 s and at most {_MAX_GATHERING:g} s, got {seconds:g} s"
+    elif chosen not in ("coroutine", "thread"):
+        expected = f"executor coroutine or thread for gathered jobs, got {chosen}"
+    elif guarantee == Guarantee.TRANSACTIONAL:
+        expected = (
+            "another guarantee for gathered jobs, got transactional: the writes of one call cannot be "
+            "committed for one job and rolled back for another"
+        )
+    elif options.get("dispatch_batch", 1) != 1:
+        expected = "no dispatch_batch beside gather: the agent gathers by itself"
+    elif "heartbeat_timeout" in options:
+        expected = "no heartbeat_timeout beside gather: a sign of life would be that of no one job"
+    else:
+        return
+    raise JobDefinitionError(f"{name}: expected {expected}")
 
 
 def definitions_of(handler: object) -> Mapping[str, JobDefinition]:
@@ -160,7 +213,7 @@ def _policy(
     known = {*JobOptions.__annotations__}
     if unknown := sorted(options.keys() - known):
         if chosen == "workflow":
-            known -= {*IsolationOptions.__annotations__, "heartbeat_timeout", "dispatch_batch"}
+            known -= {*IsolationOptions.__annotations__, "heartbeat_timeout", "dispatch_batch", "gather"}
         hint = ": a request sets the deadline (expires_after)" if "deadline" in unknown else ""
         raise JobDefinitionError(
             f"{name}: expected options among {', '.join(sorted(known))}, got {', '.join(unknown)}{hint}"

@@ -1,14 +1,15 @@
 """A handler's signature: the arguments that it accepts, and the result that it returns."""
 
 import inspect
-from collections.abc import Callable, Generator, Mapping
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from types import NoneType, UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, RootModel, TypeAdapter, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, to_json
 
@@ -54,13 +55,12 @@ class Signature:
 
     @property
     def required(self) -> list[str]:
-        """The parameters without a default."""
-        fields = self.arguments.model_fields
-        return [name for name, field in self.names.items() if fields[field].is_required()]
+        """The arguments without a default."""
+        return [*self.arguments_schema.get("required", ())]
 
     @cached_property
     def arguments_schema(self) -> dict[str, Any]:
-        return self.arguments.model_json_schema(schema_generator=_MarkedSchema)
+        return _with_definition(self.arguments.model_json_schema(schema_generator=_MarkedSchema))
 
     @cached_property
     def result_schema(self) -> dict[str, Any]:
@@ -116,6 +116,65 @@ def read_signature(handler: Handler, job_type: str, context: type = JobContext) 
         return Signature(contexts[0] if contexts else None, names, arguments, result).checked()
 
 
+def read_gathered_signature(handler: Handler, job_type: str) -> Signature:
+    """Read the signature of a handler of gathered jobs: it takes a list with the arguments of each, may take
+    a `list[JobContext]`, and returns a list with the result, or the exception, of each.
+
+    An item that is an object has all arguments of its job; any other one is the argument of the parameter's
+    name. Raises JobDefinitionError if it cannot be served.
+    """
+    hints = _hints(handler, job_type)
+    parameters = inspect.signature(handler).parameters.values()
+    for parameter in parameters:
+        _check(parameter, hints, job_type)
+    contexts = [one.name for one in parameters if hints[one.name] == list[JobContext]]
+    taken = [one for one in parameters if one.name not in contexts]
+    items = [one.name for one in taken if get_origin(hints[one.name]) in (list, Sequence)]
+    returned = hints.get("return")
+    if (
+        len(taken) != 1
+        or not items
+        or len(contexts) > 1
+        or (returned is not NoneType and get_origin(returned) not in (list, Sequence))
+    ):
+        raise JobDefinitionError(
+            f"{job_type}: expected a handler of gathered jobs as `(items: list[...]) -> list[...]`, with at "
+            f"most a `list[JobContext]` beside, got {inspect.signature(handler)}"
+        )
+    [name], [item] = items, get_args(hints[items[0]])
+    result = NoneType if returned is NoneType else result_annotation(get_args(returned)[0], BaseException)
+    with refuse_unreadable_types(job_type):
+        arguments = create_model(f"Arguments of {job_type}", __base__=RootModel, root=(_strict(item), ...))
+        signature = Signature(
+            next(iter(contexts), None), {name: "root"}, arguments, _result(result)
+        ).checked()
+        if signature.arguments_schema.get("type") == "object":
+            return signature
+        value = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+        return replace(
+            signature, names={name: "field_0"}, arguments=_model(job_type, [value], {name: item})
+        ).checked()
+
+
+def _strict(item: Any) -> Any:
+    """As with a parameter, a model without a choice of its own refuses unknown arguments."""
+    if not isinstance(item, type) or not issubclass(item, BaseModel) or "extra" in item.model_config:
+        return cast("Any", item)
+    return create_model(item.__name__, __base__=item, __cls_kwargs__={"extra": "forbid"})
+
+
+def _with_definition(schema: dict[str, Any]) -> dict[str, Any]:
+    """Put the definition that is the whole schema in place of the reference to it: forms read properties."""
+    if (reference := schema.get("$ref")) is None:
+        return schema
+    name = reference.removeprefix("#/$defs/")
+    definitions = dict(schema["$defs"])
+    whole = definitions[name]
+    if reference not in json.dumps(definitions):
+        del definitions[name]
+    return {**whole, "$defs": definitions} if definitions else whole
+
+
 @contextmanager
 def refuse_unreadable_types(job_type: str) -> Generator[None]:
     """Raise JobDefinitionError for types that pydantic does not know."""
@@ -127,13 +186,16 @@ def refuse_unreadable_types(job_type: str) -> Generator[None]:
         ) from error
 
 
-def result_annotation(hint: Any) -> Any:
-    """Return the type of the result alone: `int` for `int | Snooze`, None for `Snooze`."""
-    if _is_outcome_exception(hint):
+def result_annotation(
+    hint: Any, errors: type[BaseException] | tuple[type[BaseException], ...] = OUTCOME_EXCEPTIONS
+) -> Any:
+    """Return the type of the result alone: `int` for `int | Snooze`, None for `Snooze`. `errors`: those that
+    may be returned."""
+    if _is_error(hint, errors):
         return NoneType
     if get_origin(hint) not in (Union, UnionType):
         return hint
-    results: list[Any] = [each for each in get_args(hint) if not _is_outcome_exception(each)]
+    results: list[Any] = [each for each in get_args(hint) if not _is_error(each, errors)]
     return reduce(lambda one, other: one | other, results) if results else NoneType
 
 
@@ -172,5 +234,5 @@ def _model(job_type: str, parameters: list[inspect.Parameter], hints: Mapping[st
     return create_model(f"Arguments of {job_type}", __config__=ConfigDict(extra="forbid"), **fields)
 
 
-def _is_outcome_exception(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, OUTCOME_EXCEPTIONS)
+def _is_error(hint: Any, errors: type[BaseException] | tuple[type[BaseException], ...]) -> bool:
+    return isinstance(hint, type) and issubclass(hint, errors)

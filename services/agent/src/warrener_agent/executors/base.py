@@ -14,6 +14,7 @@ from warrener_agent.decisions import errors
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.failures import OUTCOME_EXCEPTIONS
 from warrener_agent.log_buffer import NO_LOG, LogBuffer
+from warrener_agent.run_table import Run
 from warrener_agent.workflows.targets import lines_of
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
@@ -22,14 +23,18 @@ from warrener_contracts.topology import MAX_BODY
 
 class HandlerCall(NamedTuple):
     """A handler to be run in an attempt. `log` takes what it logs. `set_off_loop`: called by an executor
-    whose handlers run in the event loop for some time, and outside it for some. `run_recorded` runs a step
-    of a workflow in a transaction of the ledger."""
+    whose handlers run in the event loop for some time, and outside it for some. `run`: that of an agent.
+    `restart_timeout`: called when a gathered handler begins, from when its timeout counts; returns the facts.
+    `run_recorded` runs a step of a workflow in a transaction of the ledger.
+    """
 
     definition: JobDefinition
     facts: AttemptFacts
     port: HandlerPort
     log: LogBuffer = NO_LOG
     set_off_loop: Callable[[bool], None] = lambda _: None
+    run: Run | None = None
+    restart_timeout: Callable[[], AttemptFacts] | None = None
     run_recorded: Callable[[Any], Awaitable[Any]] | None = None
 
 

@@ -160,7 +160,7 @@ class ThreadExecutor(Executor):
     def begin(self, handler_call: HandlerCall) -> "ThreadExecution":
         loop, context, dispatch = asyncio.get_running_loop(), copy_context(), handler_call.facts.dispatch
         execution = ThreadExecution(loop, context.run(start_log_capture, dispatch, handler_call.log))
-        in_thread = handler_call._replace(port=_ThreadHandlerPort(loop, handler_call.port))
+        in_thread = handler_call._replace(port=ThreadHandlerPort(loop, handler_call.port))
 
         def run() -> None:
             try:
@@ -201,7 +201,7 @@ class ThreadExecution:
         return self.done.done()
 
 
-class _ThreadHandlerPort:
+class ThreadHandlerPort:
     """A `HandlerPort` in a thread: it passes each call to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, handler_port: HandlerPort) -> None:

@@ -105,7 +105,13 @@ def find_definition(handler: Any) -> JobDefinition:
         name = getattr(handler, "__qualname__", repr(handler))
         have = f"{', '.join(found)}: call one by its name" if found else "none: put @agent.job above it"
         raise TypeError(f"expected the handler of one job type, got {name} with {have}")
-    return next(iter(found.values()))
+    definition = next(iter(found.values()))
+    if definition.gather is not None:
+        raise TypeError(
+            f"expected the name of {definition.name} or its JobType, got its handler, which takes the "
+            "arguments of many jobs"
+        )
+    return definition
 
 
 def reader(kind: Any) -> Callable[[Any], Any]:
